@@ -1,7 +1,7 @@
 //! Looks again at what a run of the comparison left, after a change of a list.
 //!
-//! `compare CONFORMANCE TRANSCRIPTS`, the folders of this crate and of what the run left, tells what no list explains.
-//! `compare --gaps CONFORMANCE TRANSCRIPTS` writes the list of gaps anew: what the list of wanted differences does not explain.
+//! `compare CONFORMANCE TRANSCRIPTS`, the folders of this crate and of what the run left, reports what no list explains.
+//! `compare --gaps CONFORMANCE TRANSCRIPTS` writes the list of gaps again: what the list of wanted differences does not explain.
 
 use rowen_conformance::rules::Rule;
 use rowen_conformance::{compare, rules, transcript};

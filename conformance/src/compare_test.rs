@@ -61,7 +61,7 @@ fn lines_may_come_in_any_order() {
 }
 
 #[test]
-fn what_explains_nothing_is_told() {
+fn what_explains_nothing_is_reported() {
     let list = "why: none\ncommand: .\nmask: \\d\\.00m\nmask: never there\n";
     assert_eq!(verdict(LVM, list), (2, 0, 0, 2));
     assert_eq!(verdict(&LVM.replace("8.00m", "7.00m"), list), (1, 1, 0, 1));
@@ -97,7 +97,7 @@ fn a_list_that_is_wrong_is_refused() {
 }
 
 #[test]
-fn a_world_that_ends_early_is_told() {
+fn a_world_that_ends_early_is_reported() {
     assert!(transcript::parse(&LVM[..LVM.len() - 8]).is_err());
     let (_, _, differences, _) = verdict(&LVM[..LVM.find("$ lvremove").unwrap()], "");
     assert_eq!(differences, 1);

@@ -55,7 +55,7 @@ esac
 
 /// Scripts side by side look for a device as LVM2's suite does; whose file each device has then.
 fn devices_of(scratch: &Scratch, losetup: &Path, scripts: usize) -> Vec<String> {
-    let look = format!(
+    let script = format!(
         "losetup={}; LOOP=$($losetup -s -f \"$1\" 2>/dev/null) || {{ LOOP=$($losetup -f) && $losetup \"$LOOP\" \"$1\"; }}; \
          test -n \"$LOOP\"",
         losetup.display()
@@ -63,7 +63,7 @@ fn devices_of(scratch: &Scratch, losetup: &Path, scripts: usize) -> Vec<String> 
     let looking: Vec<_> = (0..scripts)
         .map(|number| {
             let mut bash = Command::new("bash");
-            bash.args(["-c", &look, "bash", &format!("file{number}")]);
+            bash.args(["-c", &script, "bash", &format!("file{number}")]);
             bash.env("LOSETUP", scratch.0.join("slow")).stdin(Stdio::null()).spawn().unwrap()
         })
         .collect();

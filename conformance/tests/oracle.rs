@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Of each disk, in both worlds.
 const DISK: &str = "256M";
-const LEAST_COMMANDS: usize = 300;
+const MIN_COMMANDS: usize = 300;
 /// More would take memory, and the longest script has its time anyway.
-const MOST_GUESTS: usize = 4;
+const MAX_GUESTS: usize = 4;
 /// Slow machines take their time; only a world that hangs takes this long.
 const LIMIT: Duration = Duration::from_secs(1100);
 
@@ -88,7 +88,7 @@ fn scripts_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The scripts dealt out to so many guests, each about the same number of commands.
+/// The scripts, divided among `guests` guests with about the same number of commands each.
 fn dealt(scripts: &[PathBuf], guests: usize) -> Vec<Vec<PathBuf>> {
     let commands = |script: &PathBuf| fs::read_to_string(script).unwrap().lines().count();
     let mut sized: Vec<(usize, &PathBuf)> = scripts.iter().map(|script| (commands(script), script)).collect();
@@ -193,7 +193,7 @@ fn the_same_commands_do_the_same_as_on_lvm2() {
         assert_eq!(scripts.len(), core.len(), "core.txt names scripts that are not there");
     }
     // A guest has one processor, and most of the time is theirs.
-    let guests = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_GUESTS);
+    let guests = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_GUESTS);
     let hands = dealt(&scripts, guests);
     for name in (0..hands.len()).map(|guest| format!("lvm-{guest}.txt")).chain(["lvm.txt".into(), "rowen.txt".into()]) {
         let _none_yet = fs::remove_file(output.join(name));
@@ -229,5 +229,5 @@ fn the_same_commands_do_the_same_as_on_lvm2() {
         output.display()
     );
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(other_folder.is_some() || programs >= LEAST_COMMANDS, "only {programs} commands were compared");
+    assert!(other_folder.is_some() || programs >= MIN_COMMANDS, "only {programs} commands were compared");
 }

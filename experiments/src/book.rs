@@ -36,7 +36,7 @@ fn is_cut_short<'a>(mut lines: impl Iterator<Item = &'a Measurement>) -> bool {
 }
 
 impl Book {
-    /// The book in this file; a new one if there is none.
+    /// The book in this file; a new one if the file does not exist.
     pub fn open(path: &Path) -> Result<Book> {
         let lines = if path.exists() { read_lines(path)? } else { Vec::new() };
         Ok(Book { path: path.to_owned(), lines })

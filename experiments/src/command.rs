@@ -29,7 +29,7 @@ thread_local! {
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs the body, whose commands are ended when all of it has taken so many seconds, or less if there is an outer limit. Then it
+/// Runs the body, whose commands are ended when it has taken this many seconds in all, or less if there is an outer limit. Then it
 /// fails with a sentence of which [`is_too_long`] is true.
 pub fn within<T>(seconds: f64, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let (begun, outer) = (Instant::now(), UNTIL.get());

@@ -1,4 +1,4 @@
-//! Two runs beside each other: what changed beyond the noise. `make bench-compare REV` makes the runs.
+//! Two runs in comparison: what changed beyond the noise. `make bench-compare REV` makes the runs.
 
 use crate::catalogue;
 use crate::command::Result;
@@ -8,8 +8,8 @@ use crate::stats::{Change, Summary, change, number};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A change of less than a tenth is not told.
-const LEAST: f64 = 0.1;
+/// A change of less than a tenth is not reported.
+const MIN: f64 = 0.1;
 
 /// What is compared: figures that were timed or modelled, of Rowen alone, and as ratios to the raw disk of the same round where
 /// there is one, so that the machine's weather cancels out.
@@ -70,7 +70,7 @@ fn compare(before: &[Measurement], after: &[Measurement]) -> (String, usize) {
             text += &format!("gone    {}\n", title(series));
             continue;
         };
-        let verdict = match change(old, new, LEAST) {
+        let verdict = match change(old, new, MIN) {
             Change::Noise => {
                 same += 1;
                 continue;

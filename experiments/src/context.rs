@@ -27,9 +27,9 @@ pub struct Disks {
 /// What a section did, and so what its figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Quantity {
-    /// Moved so many bytes: MB/s.
+    /// Moved this many bytes: MB/s.
     Bytes(u64),
-    /// Made so many requests, one after another: ms each.
+    /// Made this many requests, one after another: ms each.
     Requests(u64),
     /// Happened once: s.
     Once,
@@ -44,7 +44,7 @@ impl Quantity {
         }
     }
 
-    /// The figure of a section that took so many seconds.
+    /// The figure of a section that took this many seconds.
     pub fn figure(self, seconds: f64) -> f64 {
         match self {
             Quantity::Bytes(bytes) => bytes as f64 / 1e6 / seconds,
@@ -134,10 +134,10 @@ pub struct Context {
     pub tell: Box<dyn Fn(&Event)>,
 }
 
-/// A system's turn may take so many times what is its share of the time.
-const PATIENCE: f64 = 3.0;
-/// A turn is not ended before so many seconds.
-const LEAST_TURN: f64 = 20.0;
+/// A system's turn may take this many times its share of the time.
+const SLACK: f64 = 3.0;
+/// A turn is not ended before this many seconds.
+const MIN_TURN: f64 = 20.0;
 
 impl Context {
     /// One of three, by the form of the run.
@@ -170,12 +170,12 @@ impl Context {
 
     /// Calls the body for each system in each round, the systems in turn; one round is enough for a record. The body gets a
     /// way to say what it does now, and how much of its own is done (0 to 1). A system that takes much longer than its share of
-    /// the time gets no more turns, and no turn begins when the time is over; both are told.
+    /// the time gets no more turns, and no turn begins when the time is over; both are reported.
     pub fn in_turn(&self, body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
         self.in_turns(if self.recording { 1 } else { self.form.rounds }, body)
     }
 
-    /// The same with so many rounds.
+    /// The same with this many rounds.
     pub fn in_turns(&self, rounds: usize, mut body: impl FnMut(System, usize, &dyn Fn(&str, f64)) -> Result) -> Result {
         let turns = (rounds * self.systems.len()) as f64;
         let begun = Instant::now();
@@ -199,7 +199,7 @@ impl Context {
                     self.step(format!("{system}, round {}{comma}{what}", round + 1), (before + share) / turns);
                 };
                 step("", 0.0);
-                let limit = (self.seconds * PATIENCE / turns).max(LEAST_TURN);
+                let limit = (self.seconds * SLACK / turns).max(MIN_TURN);
                 match command::within(limit, || body(system, round, &step)) {
                     Err(why) if command::is_too_long(&why) => {
                         over(system, round, &why);

@@ -24,7 +24,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A file of so many MiB that was written from end to end, so that the filesystem under it has its say before anything is
+/// A file of `mib` MiB that was written from end to end, so that the filesystem under it has its say before anything is
 /// timed.
 pub fn written(path: &Path, mib: u64) -> Result {
     let write = || {
@@ -37,7 +37,7 @@ pub fn written(path: &Path, mib: u64) -> Result {
     write().map_err(|e: std::io::Error| format!("cannot write {}: {e}", path.display()))
 }
 
-/// A file of so many MiB with nothing in it.
+/// A file of `mib` MiB without data.
 pub fn sparse(path: &Path, mib: u64) -> Result {
     let made = std::fs::File::create(path).and_then(|file| file.set_len(mib << 20));
     made.map_err(|e| format!("cannot make {}: {e}", path.display()))

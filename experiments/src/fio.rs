@@ -23,7 +23,7 @@ pub struct Job<'a> {
     pub offset: u64,
     pub span: u64,
     pub requests: u64,
-    /// No longer than so many seconds.
+    /// At most this many seconds.
     pub seconds: u64,
 }
 

@@ -2,7 +2,7 @@
 //! stands where LVM's commands are, and which leave nothing behind.
 //!
 //! Promise: what the script says in lines that begin with `FIGURE` becomes figures, also when it fails later; what it said last
-//! is told when it fails.
+//! is reported when it fails.
 
 use crate::command::{self, Result};
 use crate::context::{Context, Key};
@@ -36,7 +36,7 @@ pub fn missing(programs: &[&str]) -> Option<String> {
 }
 
 /// Runs `experiments/in-world/NAME.client`, and gives the words of each line of figures.
-pub fn run(context: &Context, name: &str, mib: u64, told: &mut dyn FnMut(&[&str]) -> Result) -> Result {
+pub fn run(context: &Context, name: &str, mib: u64, figures: &mut dyn FnMut(&[&str]) -> Result) -> Result {
     let scratch = context.dir.join(format!("world-{name}"));
     std::fs::create_dir_all(&scratch).map_err(|e| format!("cannot make {}: {e}", scratch.display()))?;
     let rowen = context.rowen.canonicalize().map_err(|e| format!("{}: {e}", context.rowen.display()))?;
@@ -62,7 +62,7 @@ pub fn run(context: &Context, name: &str, mib: u64, told: &mut dyn FnMut(&[&str]
     for line in said.lines() {
         let mut words = line.split('\t');
         if words.next() == Some("FIGURE") {
-            told(&words.collect::<Vec<_>>())?;
+            figures(&words.collect::<Vec<_>>())?;
         }
     }
     let last = || said.lines().rev().take(6).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(" | ");

@@ -15,19 +15,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A run that is expected to take so many seconds.
+    /// A run that is expected to take this many seconds.
     pub fn new(all: f64) -> Progress {
         let is_terminal = std::io::stderr().is_terminal();
         Progress { begun: Instant::now(), all, done: 0.0, part: 0.0, share: 0.0, shown: None, is_terminal }
     }
 
-    /// The next part begins, of so many expected seconds.
+    /// The next part begins. It is expected to take this many seconds.
     pub fn begin(&mut self, seconds: f64) {
         self.done += self.part;
         (self.part, self.share) = (seconds, 0.0);
     }
 
-    /// A part of so many expected seconds is not needed.
+    /// A part with this expected number of seconds is not needed.
     pub fn leave_out(&mut self, seconds: f64) {
         self.all -= seconds;
     }

@@ -46,9 +46,9 @@ pub struct Options {
 /// The file of the lines.
 pub const LINES: &str = "measurements.jsonl";
 
-/// A part may take so many seconds, and so many times what is expected of it on a quiet machine.
+/// A part may take this many seconds, and this many times what it takes on a quiet machine.
 const SPARE: f64 = 45.0;
-const PATIENCE: f64 = 2.5;
+const SLACK: f64 = 2.5;
 /// What a turn that began in time may take beyond, and what tidying up may take in user-mode-linux: seconds.
 const LAST_TURN: f64 = 30.0;
 const TIDYING: f64 = 90.0;
@@ -113,7 +113,7 @@ fn series(experiment: &Experiment, origin: Origin, key: &Key, unit: &str, place:
     }
 }
 
-/// Runs the experiments, enters the lines of each part and makes the report anew when it is over. Gives what failed; what the
+/// Runs the experiments, enters the lines of each part and makes the report again at the end. Gives what failed; what the
 /// others found is kept.
 pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefCell<Progress>>) -> Result<Vec<String>> {
     let mut book = Book::open(&options.out.join(LINES))?;
@@ -138,7 +138,7 @@ pub fn run(options: &Options, chosen: &[&'static Experiment], progress: &Rc<RefC
             let sink = Rc::new(RefCell::new(Sink { run, lines: Vec::new() }));
             let scratch = Scratch::new(&options.dir)?;
             // It hangs, or the machine is busy, if it takes more.
-            let seconds = SPARE + PATIENCE * expected;
+            let seconds = SPARE + SLACK * expected;
             let part = Part { options, experiment, form, scratch: &scratch, sink: &sink, progress, seconds };
             let outcome = match pass {
                 _ if !experiment.has(*pass, &form, options.by_name) => part.left_out(pass.places()),
@@ -244,14 +244,14 @@ impl Part<'_> {
     }
 
     fn inside(&self) -> Result {
-        let mut told = |event: Event| note(self.experiment, &event, INSIDE, self.sink, self.progress);
-        self.booted(INSIDE, false, &mut told).map(drop)
+        let mut on_event = |event: Event| note(self.experiment, &event, INSIDE, self.sink, self.progress);
+        self.booted(INSIDE, false, &mut on_event).map(drop)
     }
 
     /// Records the body's I/O in user-mode-linux and replays it on the modelled disks.
     fn modelled(&self) -> Result {
         let mut sections = Vec::new();
-        let mut told = |event: Event| match event {
+        let mut on_event = |event: Event| match event {
             Event::Section { .. } => sections.push(event),
             Event::NotRun { .. } => {
                 for place in [BARRACUDA_ES.name, X25_M.name] {
@@ -261,7 +261,7 @@ impl Part<'_> {
             Event::Step { .. } => note(self.experiment, &event, "recording", self.sink, self.progress),
             _ => {}
         };
-        if !self.booted(BARRACUDA_ES.name, true, &mut told)? {
+        if !self.booted(BARRACUDA_ES.name, true, &mut on_event)? {
             return Ok(());
         }
         if let Some(dir) = &self.options.records {
@@ -296,8 +296,8 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Runs the body in user-mode-linux. False if there is none here; then the lines of this place say so.
-    fn booted(&self, place: &str, recording: bool, told: &mut dyn FnMut(Event)) -> Result<bool> {
+    /// Runs the body in user-mode-linux. False if it is not available; then the lines of this place say so.
+    fn booted(&self, place: &str, recording: bool, on_event: &mut dyn FnMut(Event)) -> Result<bool> {
         let experiment = self.experiment;
         if let Some(why) = uml::missing() {
             for system in experiment.systems.iter().filter(|system| system.is_lvm()) {
@@ -318,7 +318,7 @@ impl Part<'_> {
         };
         // It ends by itself; if it cannot even do that, it is ended.
         let limit = Duration::from_secs_f64(self.seconds + LAST_TURN + TIDYING);
-        uml::run(&self.scratch.0, &plan, (experiment.sizes)(&self.form), limit, told).map(|()| true)
+        uml::run(&self.scratch.0, &plan, (experiment.sizes)(&self.form), limit, on_event).map(|()| true)
     }
 }
 

@@ -75,7 +75,7 @@ const LVM_GROUP: &str = "xlvm";
 pub const ROWEN_RECORD: &str = "rowen.io";
 /// The name of the volume of which snapshots are made.
 pub const ORIGIN: &str = "original";
-/// So many snapshots are made by commands of their own, and so many by one shell.
+/// The numbers of snapshots that are made by one command each, and by one shell.
 const FEW: usize = 25;
 /// No removal of an experiment takes longer.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -217,7 +217,7 @@ impl Stack<'_> {
     }
 
     /// Snapshots with these numbers, and their names: a few by a command each, many through LVM's shell (`lvm`), which both have and
-    /// which spares the start of so many programs.
+    /// which starts fewer programs.
     pub fn snapshots(&self, numbers: std::ops::Range<usize>, chunk: &str, reserve_mib: u64) -> Result<Vec<String>> {
         let names: Vec<String> = numbers.map(|n| format!("before{n}")).collect();
         if names.len() <= FEW {
@@ -262,12 +262,12 @@ impl Stack<'_> {
             return Ok(());
         }
         let group = self.rowen_group();
-        let look = || self.rowen_run(&["vgs", "--noheadings", "--units", "b", "-o", "vg_reclaim,vg_sequence", &group]);
+        let left = || self.rowen_run(&["vgs", "--noheadings", "--units", "b", "-o", "vg_reclaim,vg_sequence", &group]);
         let until = Instant::now() + SETTLED;
-        let mut before = look()?;
+        let mut before = left()?;
         loop {
             std::thread::sleep(Duration::from_millis(50));
-            let now = look()?;
+            let now = left()?;
             // Nothing left to look at, and no checkpoint since.
             if now == before && now.trim_start().starts_with('0') {
                 return Ok(());
@@ -331,9 +331,9 @@ impl Stack<'_> {
                 }
             }
             _ => {
-                let mut look = command::command("vgs");
-                look.args(["--noheadings", LVM_GROUP]);
-                if command::output_always(look).is_err() {
+                let mut vgs = command::command("vgs");
+                vgs.args(["--noheadings", LVM_GROUP]);
+                if command::output_always(vgs).is_err() {
                     return Ok(());
                 }
                 let mut remove = command::command("vgremove");

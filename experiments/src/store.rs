@@ -53,7 +53,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// The origin: of so many MiB, in a pool of so many, if the system has pools.
+    /// The origin, of `mib` MiB, in a pool of `pool_mib` MiB if the system has pools.
     pub fn origin(&self, mib: u64, chunk: &str, pool_mib: u64) -> Result<PathBuf> {
         match self {
             Store::Volumes(stack) => stack.origin(mib, chunk, pool_mib),
@@ -61,7 +61,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// One more volume or file of so many MiB, which has nothing to do with the origin.
+    /// One more volume or file of `mib` MiB that is unrelated to the origin.
     pub fn volume(&self, name: &str, mib: u64) -> Result<PathBuf> {
         match self {
             Store::Volumes(stack) => stack.volume(name, mib),
@@ -202,7 +202,7 @@ impl<'a> Store<'a> {
     }
 }
 
-/// Sizes that Rowen tells of the group, in bytes.
+/// Sizes of the group as Rowen reports them, in bytes.
 fn vgs<const COUNT: usize>(stack: &Stack<'_>, fields: &str) -> Result<[f64; COUNT]> {
     let words = ["vgs", "--noheadings", "--nosuffix", "--units", "b", "-o", fields, &stack.group()];
     let said = stack.rowen_run(&words)?;

@@ -52,7 +52,7 @@ pub fn open(path: &Path, may_write: bool, through: Through) -> Result<File> {
     opened.map_err(|e| format!("cannot open {}: {e}", path.display()))
 }
 
-/// Writes so many MiB over what is there, from the start, and gives the file that they are in, not synced.
+/// Overwrites this many MiB from the start, and returns the file, not synced.
 pub fn write(path: &Path, bytes: Bytes, mib: u64, through: Through) -> Result<File> {
     let file = open(path, true, through)?;
     let mut buf = PageBuf::zeroed(MIB as usize);
@@ -66,7 +66,7 @@ pub fn write(path: &Path, bytes: Bytes, mib: u64, through: Through) -> Result<Fi
     Ok(file)
 }
 
-/// Reads so many MiB from a place on.
+/// Reads this many MiB from a place on.
 pub fn read(path: &Path, from_mib: u64, mib: u64, through: Through) -> Result {
     let file = open(path, false, through)?;
     let mut buf = PageBuf::zeroed(MIB as usize);

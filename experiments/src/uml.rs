@@ -1,5 +1,5 @@
 //! user-mode-linux: a kernel with device-mapper as a process, over this machine's files, with disks that are files. LVM is
-//! measured there, and raw disks and Rowen beside it, on the same kernel and the same kind of disk.
+//! measured there, and raw disks and Rowen, on the same kernel and the same kind of disk.
 //!
 //! Promises: a body that runs there is the same code as here; what it says arrives, or the part has failed; the process ends
 //! when it is interrupted or takes too long.
@@ -48,8 +48,8 @@ pub fn missing() -> Option<String> {
     (!Path::new("/usr/lib/uml/modules").is_dir()).then(|| "user-mode-linux has no modules here".to_owned())
 }
 
-/// Boots, runs the plan, and gives all events to `told` as they come. Disks of these sizes are made in the directory for it.
-pub fn run(dir: &Path, plan: &Plan, sizes: Sizes, limit: Duration, told: &mut dyn FnMut(Event)) -> Result {
+/// Boots, runs the plan, and gives all events to `on_event` as they come. Disks of these sizes are made in the directory for it.
+pub fn run(dir: &Path, plan: &Plan, sizes: Sizes, limit: Duration, on_event: &mut dyn FnMut(Event)) -> Result {
     let write = |path: &Path, text: &[u8]| {
         std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
     };
@@ -63,7 +63,7 @@ pub fn run(dir: &Path, plan: &Plan, sizes: Sizes, limit: Duration, told: &mut dy
     // What is recorded is not timed: a file full of holes will do.
     let make = if plan.recording { crate::files::sparse } else { crate::files::written };
     let made = disks.iter().zip(mib).try_for_each(|(path, mib)| make(path, mib));
-    let outcome = made.and_then(|()| boot(dir, plan, &init, &file, &disks, limit, told));
+    let outcome = made.and_then(|()| boot(dir, plan, &init, &file, &disks, limit, on_event));
     for disk in &disks {
         // It may not have been made.
         let _ = std::fs::remove_file(disk);
@@ -78,7 +78,7 @@ fn boot(
     file: &Path,
     disks: &[PathBuf; 4],
     limit: Duration,
-    told: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(Event),
 ) -> Result {
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let mut kernel = command::command("linux.uml");
@@ -110,7 +110,7 @@ fn boot(
         match receive.recv_timeout(Duration::from_millis(200)) {
             // Steps come by the console at once; the rest is read from the file, in which nothing else is.
             Ok(line) => match line.split_once(MARK).and_then(|(_, text)| serde_json::from_str(text.trim()).ok()) {
-                Some(event @ Event::Step { .. }) => told(event),
+                Some(event @ Event::Step { .. }) => on_event(event),
                 Some(_) => {}
                 None => last_words.push(line),
             },
@@ -127,8 +127,8 @@ fn boot(
     command::end(&mut child);
     // The pipe is closed with the last of its processes.
     let _ = reader.join();
-    // What it found before it was ended is told too.
-    let said = events(plan, told);
+    // What it found before it was ended is reported, too.
+    let said = events(plan, on_event);
     outcome?;
     if !said? {
         let from = last_words.len().saturating_sub(5);
@@ -138,7 +138,7 @@ fn boot(
 }
 
 /// Tells what the body said in its file. False if it does not say that it came to its end.
-fn events(plan: &Plan, told: &mut dyn FnMut(Event)) -> Result<bool> {
+fn events(plan: &Plan, on_event: &mut dyn FnMut(Event)) -> Result<bool> {
     let text = std::fs::read_to_string(&plan.events).map_err(|e| format!("{}: {e}", plan.events.display()))?;
     let mut finished = false;
     for line in text.lines() {
@@ -148,7 +148,7 @@ fn events(plan: &Plan, told: &mut dyn FnMut(Event)) -> Result<bool> {
             Event::Failed(why) if command::is_too_long(&why) => return Err(why),
             Event::Failed(why) => return Err(format!("in user-mode-linux: {why}")),
             Event::Finished => finished = true,
-            event => told(event),
+            event => on_event(event),
         }
     }
     Ok(finished)

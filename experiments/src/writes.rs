@@ -98,7 +98,7 @@ pub fn pass(writes: &Writes<'_>) -> Result<Times> {
     Ok(Times::new(times))
 }
 
-/// Random writes in the background, so many a second, or what the device takes.
+/// Random writes in the background, at this rate per second, or as fast as the device takes them.
 pub struct Writer {
     stop: Arc<AtomicBool>,
     lanes: Vec<JoinHandle<()>>,

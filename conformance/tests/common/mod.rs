@@ -8,7 +8,7 @@ pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The program under test, which stands beside the tests' folder.
+/// The program under test, which is next to the tests' folder.
 pub fn rowen() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().parent().unwrap().join("rowen");

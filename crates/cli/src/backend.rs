@@ -143,8 +143,8 @@ pub trait Scrapes {
 /// ended.
 pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>> + Send>;
 
-/// Looks at groups from another thread, as [`Backend::look`] does.
-pub type Looker = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
+/// Looks at groups from another thread, as [`Backend::survey_groups`] does.
+pub type Surveyor = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
 
 /// A volume group that is to be created.
 pub struct NewVg<'a> {
@@ -169,9 +169,9 @@ pub trait Backend {
     /// The same, with the counters of servers.
     fn survey_with_counters(&mut self, groups: &[String]) -> Survey;
     /// The same, with as many details as `depth` asks for.
-    fn look(&mut self, groups: &[String], depth: Depth) -> Survey;
+    fn survey_groups(&mut self, groups: &[String], depth: Depth) -> Survey;
     /// A function that does the same in another thread.
-    fn looker(&self) -> Looker;
+    fn surveyor(&self) -> Surveyor;
     /// The request counters of the servers of these groups, or of all served groups. The limits are those of
     /// [`survey`](Self::survey).
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen>;

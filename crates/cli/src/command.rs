@@ -43,7 +43,7 @@ pub struct Command {
 impl Command {
     /// Whether it refuses to run if the settings cannot be read, as LVM's commands do. Rowen's own commands that
     /// inspect or rescue a group run all the same.
-    pub fn heeds_settings(&self) -> bool {
+    pub fn uses_settings(&self) -> bool {
         self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
 

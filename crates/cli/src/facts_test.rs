@@ -1,8 +1,8 @@
-//! What `rowen facts` tells, of groups that tests made, look by look.
+//! The output of `rowen facts` for groups that tests made, sample by sample.
 
 use crate::facts::Collector;
-use crate::top::look::Look;
-use crate::top::sample::{TIME, count, hung, op, report, served, with_snapshots};
+use crate::top::fixtures::{TIME, count, hung, op, report, served, with_snapshots};
+use crate::top::sample::Sample;
 use crate::transcript_test::with_group;
 use rowen_control::history::{Event, What, write};
 use rowen_control::protocol::{IoCounts, PoolFill};
@@ -13,14 +13,14 @@ fn collector() -> Collector {
     Collector::new("backup1".into(), Vec::new(), 10)
 }
 
-/// A look at these groups, so many seconds after the host was started.
+/// A sample of these groups, `at` seconds after the host was started.
 fn see(collector: &mut Collector, at: u64, groups: Vec<Seen>) -> Facts {
     let survey = Survey { groups, ..Survey::default() };
-    collector.see(Look::new(survey, TIME + at), at as f64);
+    collector.see(Sample::new(survey, TIME + at), at as f64);
     collector.facts(at as f64)
 }
 
-/// A group whose server has written so much, in requests of 200 us each, since it opened the group so many seconds ago.
+/// A group whose server has made these writes, of 200 us each, since it opened the group.
 fn busy(open: u64, writes: u64) -> Seen {
     let mut group = served("vg0");
     let volume = IoCounts { write: op(writes, 200), ..IoCounts::default() };
@@ -30,7 +30,7 @@ fn busy(open: u64, writes: u64) -> Seen {
 }
 
 #[test]
-fn a_group_is_told_as_other_commands_tell_it() {
+fn a_group_is_described_as_by_other_commands() {
     let mut collector = collector();
     let mut group = busy(8000, 500);
     report(&mut group).pools = vec![PoolFill { name: "pool".into(), blocks: 1024, used_blocks: 512 }];
@@ -89,7 +89,7 @@ fn latencies_are_of_minutes_and_kept_for_an_hour() {
 }
 
 #[test]
-fn a_server_that_hangs_is_told_and_what_it_told_last() {
+fn a_server_that_hangs_is_reported_with_its_last_answer() {
     let mut collector = collector();
     see(&mut collector, 100, vec![busy(50, 10), served("vg1")]);
     let facts = see(&mut collector, 110, vec![hung(busy(60, 20)), served("vg1")]);
@@ -119,7 +119,7 @@ fn another_collector_goes_on_with_the_latencies() {
     let now = see(&mut next, 1080, vec![busy(5080, 800)]);
     // Of the minute under way nothing is known: it was another's.
     assert_eq!(now.groups[0].latency, facts.groups[0].latency[..1]);
-    // What was told after now was told before the host was started.
+    // A time after now is from before the host was started.
     let mut next = collector();
     next.go_on(&facts, 50.0);
     assert!(see(&mut next, 50, vec![busy(40, 8)]).groups[0].latency.is_empty());
@@ -144,16 +144,16 @@ fn events_are_those_of_the_group_that_has_the_name() {
 }
 
 #[test]
-fn what_is_wrong_with_no_group_is_told() {
+fn what_is_wrong_with_no_group_is_reported() {
     let mut collector = collector();
     let lost = vec![LostPv { path: "/dev/gone".into(), uuid: "u".into() }];
-    collector.see(Look::new(Survey { lost, ..Survey::default() }, TIME), 1.0);
+    collector.see(Sample::new(Survey { lost, ..Survey::default() }, TIME), 1.0);
     let facts = collector.facts(1.0);
     assert!(!facts.healthy && facts.problems[0].what.contains("/dev/gone"), "{facts:?}");
 }
 
 #[test]
-fn the_command_tells_once_or_again_and_again() {
+fn the_command_prints_once_or_again_and_again() {
     let mut world = with_group();
     let printed = world.run("rowen facts");
     let facts = facts::parse(printed.out.as_bytes()).unwrap();

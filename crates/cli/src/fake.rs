@@ -2,7 +2,7 @@
 //! real engine, over disks in memory.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Place, Probe, PvFormat, Scrapes, Surveyor,
     Trouble, Upgraded, WentOn,
 };
 use crate::console::Console;
@@ -10,9 +10,9 @@ use crate::session::no_group;
 use rowen_control::history;
 use rowen_control::protocol::*;
 use rowen_control::service::memory::{Memory, Outside};
-use rowen_control::service::world::{Faults, Members, User};
+use rowen_control::service::platform::{Faults, Members, User};
 use rowen_control::settings::{Loaded, Settings};
-use rowen_control::status::{Counters, Depth, IoSeen, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
+use rowen_control::status::{Counters, Depth, IoSeen, KeeperAnswer, KeeperSeen, Process, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{NewGroup, NewPv};
@@ -37,7 +37,7 @@ pub struct Fake {
     /// Devices and their bytes.
     pub devices: Vec<(String, u64)>,
     pub labels: Vec<LabelledPv>,
-    /// What a check finds besides what the engine finds; a repair mends it.
+    /// Findings of a check in addition to the engine's; a repair repairs them.
     pub findings: Vec<String>,
     /// What is on each device, and where it is mounted.
     pub filesystem: Option<&'static str>,
@@ -52,7 +52,7 @@ pub struct Fake {
     /// Requests that were made, in the words of the protocol, without reports.
     pub requests: Vec<Request>,
     /// Reports that had to look whether devices are open.
-    pub looks: u32,
+    pub use_checks: u32,
     /// Copies of metadata, by path.
     pub files: BTreeMap<String, String>,
     /// With which settings they were kept.
@@ -60,7 +60,7 @@ pub struct Fake {
     pub callers: Vec<Caller>,
     /// Groups in which a turn was waited for.
     pub turns: Vec<String>,
-    /// Before so many changes of a size another caller makes the volume an extent larger.
+    /// Before this many changes of a size, another caller makes the volume an extent larger.
     pub others: u32,
     /// Why the settings cannot be read.
     pub bad_settings: Option<String>,
@@ -104,7 +104,7 @@ pub struct Fake {
 }
 
 /// The smallest physical volume, in bytes.
-const LEAST: u64 = 8 << 20;
+const MIN: u64 = 8 << 20;
 
 fn too_small(path: &str) -> String {
     format!("Cannot use {path}: device is too small.")
@@ -229,7 +229,7 @@ impl Fake {
     fn show_devices(&self, group: &str, memory: &Memory) {
         for (index, (path, size)) in self.devices.iter().enumerate() {
             let uuid = Uuid([0x80 | index as u8; 16]);
-            let too_small = (*size < LEAST).then(|| (ErrorKind::Invalid, too_small(path)));
+            let too_small = (*size < MIN).then(|| (ErrorKind::Invalid, too_small(path)));
             memory.members.add_outside(path, Outside { size: *size, uuid, refused: too_small });
         }
         for label in &self.labels {
@@ -329,13 +329,13 @@ impl Backend for Fake {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        let is_look = |request: &Request| {
+        let checks_use = |request: &Request| {
             matches!(request, Request::Report { with_use: true } | Request::ReportOf { with_use: true, .. })
         };
         if let Some((_, why)) = self.closed.as_ref().filter(|(name, _)| name == group) {
             return Err(Trouble::other(ErrorKind::Io, why.clone()));
         }
-        self.looks += u32::from(is_look(&request));
+        self.use_checks += u32::from(checks_use(&request));
         if !matches!(request, Request::Report { .. } | Request::ReportOf { .. } | Request::Places) {
             self.requests.push(request.clone());
             if let Some(message) = self.notice.clone() {
@@ -364,12 +364,12 @@ impl Backend for Fake {
         let is_wanted = |seen: &Seen| groups.is_empty() || groups.contains(&seen.name);
         let served = self.groups.iter().map(|(name, memory)| {
             let report = Box::new(memory.service.status());
-            let told = KeeperTold { started: 2, deaths: 1, failures: 0, held: 1 };
+            let answer = KeeperAnswer { started: 2, deaths: 1, failures: 0, held: 1 };
             let process = Process { pid: 1230, state: Some('S') };
             Seen {
                 name: name.clone(),
                 server: ServerSeen::Answered { pid: 1234, report },
-                keeper: Some(KeeperSeen { process, told: Some(told) }),
+                keeper: Some(KeeperSeen { process, answer: Some(answer) }),
                 ..Seen::default()
             }
         });
@@ -391,7 +391,7 @@ impl Backend for Fake {
         Err(Trouble::other(ErrorKind::Denied, format!("Nobody can listen at {at:?}.")))
     }
 
-    fn look(&mut self, groups: &[String], depth: Depth) -> Survey {
+    fn survey_groups(&mut self, groups: &[String], depth: Depth) -> Survey {
         let mut survey = self.survey_with_counters(groups);
         for seen in &mut survey.groups {
             let is_served = self.groups.contains_key(&seen.name);
@@ -400,13 +400,13 @@ impl Backend for Fake {
         survey
     }
 
-    fn looker(&self) -> Looker {
+    fn surveyor(&self) -> Surveyor {
         Box::new(|_, _| Survey::default())
     }
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {
         let is_wanted = |name: &String| groups.is_empty() || groups.contains(name);
-        let told = |memory: &Memory| IoSeen::Told { pid: 1234, io: Box::new(memory.service.io()) };
+        let told = |memory: &Memory| IoSeen::Answered { pid: 1234, io: Box::new(memory.service.io()) };
         let served = self.groups.iter().map(|(name, memory)| (name.clone(), told(memory)));
         let others = self.io_seen.iter().map(|(name, seen)| (name.clone(), seen.clone()));
         let mut seen: BTreeMap<String, IoSeen> = served.chain(others).filter(|(name, _)| is_wanted(name)).collect();
@@ -511,7 +511,7 @@ impl Backend for Fake {
         let Some((_, size)) = self.devices.iter().find(|(device, _)| device == path).cloned() else {
             return Err(Trouble::other(ErrorKind::NotFound, format!("No device found for {path}.")));
         };
-        if size < LEAST {
+        if size < MIN {
             return Err(Trouble::other(ErrorKind::Invalid, too_small(path)));
         }
         let not_done = format!("{path}: physical volume not initialized.");

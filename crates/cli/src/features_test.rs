@@ -91,26 +91,26 @@ fn whether_a_group_can_be_opened() {
         &format!(
             "$ rowen features vg0
             O|  vg0 ({one}): format version 1; this program can open it$
-            O|    attributes    tags, limits and marks of the group; merges that wait$
-            O|    gaps          physical volumes with room to grow, or of which one left$
+            O|    attributes      tags, limits and marks of the group; merges that wait$
+            O|    gaps            physical volumes with room to grow, or of which one left$
             E|  WARNING: /dev/dead does not answer and is left out.
             rc=0
 
             $ rowen features newer other vg0
             O|  newer ({two}): format version 1; this program cannot open it$
-            O|    attributes    tags, limits and marks of the group; merges that wait$
-            O|    bit 40        not known to this program: a later version of Rowen made use of it$
+            O|    attributes      tags, limits and marks of the group; merges that wait$
+            O|    bit 40          not known to this program: a later version of Rowen added it$
             O|  other ({three}): format version 7; this program cannot open it$
             O|    this program knows format version 1 only: use the version of Rowen that made the group$
             O|  vg0 ({one}): format version 1; this program can open it$
-            O|    attributes    tags, limits and marks of the group; merges that wait$
-            O|    gaps          physical volumes with room to grow, or of which one left$
+            O|    attributes      tags, limits and marks of the group; merges that wait$
+            O|    gaps            physical volumes with room to grow, or of which one left$
             E|  WARNING: /dev/dead does not answer and is left out.
             rc=5
 
             $ rowen features more old
             O|  more ({four}): format version 1; this program can open it$
-            O|    also 3        not known to this program, and no hindrance$
+            O|    also 3          not known to this program, which can open the group all the same$
             E|  WARNING: /dev/dead does not answer and is left out.
             E|  Volume group \"old\" not found
             E|  Cannot process volume group old

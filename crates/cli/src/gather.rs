@@ -55,7 +55,7 @@ pub fn write_archive(file: File, time: u64, parts: Vec<(String, Vec<u8>)>) -> io
 
 /// The output so far.
 #[derive(Default)]
-struct Heard {
+struct Captured {
     bytes: Vec<u8>,
     is_cut: bool,
 }
@@ -69,22 +69,22 @@ fn run(own: &Path, probe: &Probe, limit: Duration) -> io::Result<Gathered> {
     let child = command.spawn().map_err(|e| io::Error::new(e.kind(), format!("{program} cannot be run: {e}")))?;
     // Its ends of the pipe.
     drop(command);
-    let heard = Arc::new(Mutex::new(Heard::default()));
+    let captured = Arc::new(Mutex::new(Captured::default()));
     let (say, ended) = mpsc::channel();
-    let (own_heard, most, end) = (heard.clone(), probe.most, probe.end);
+    let (own_captured, most, end) = (captured.clone(), probe.most, probe.end);
     let listen = move || {
-        listen(reader, &own_heard, most, end);
+        listen(reader, &own_captured, most, end);
         drop(say);
     };
     std::thread::Builder::new().name("rowen-listen".into()).spawn(listen)?;
     let is_late = matches!(ended.recv_timeout(limit), Err::<(), _>(mpsc::RecvTimeoutError::Timeout));
     let trouble = end_of(child, is_late, limit);
-    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_cut = heard.is_cut.then(|| format!("only {most} bytes are kept"));
-    Ok(Gathered { text: std::mem::take(&mut heard.bytes), trouble: trouble.or(is_cut) })
+    let mut captured = captured.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_cut = captured.is_cut.then(|| format!("only {most} bytes are kept"));
+    Ok(Gathered { text: std::mem::take(&mut captured.bytes), trouble: trouble.or(is_cut) })
 }
 
-fn listen(mut reader: PipeReader, heard: &Mutex<Heard>, most: usize, end: End) {
+fn listen(mut reader: PipeReader, captured: &Mutex<Captured>, most: usize, end: End) {
     let mut part = vec![0; 64 << 10];
     loop {
         let count = match reader.read(&mut part) {
@@ -93,13 +93,13 @@ fn listen(mut reader: PipeReader, heard: &Mutex<Heard>, most: usize, end: End) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.bytes.extend_from_slice(&part[..count]);
-        let over = heard.bytes.len().saturating_sub(most);
-        heard.is_cut |= over > 0;
+        let mut captured = captured.lock().unwrap_or_else(PoisonError::into_inner);
+        captured.bytes.extend_from_slice(&part[..count]);
+        let over = captured.bytes.len().saturating_sub(most);
+        captured.is_cut |= over > 0;
         match end {
-            End::First => heard.bytes.truncate(most),
-            End::Last => drop(heard.bytes.drain(..over)),
+            End::First => captured.bytes.truncate(most),
+            End::Last => drop(captured.bytes.drain(..over)),
         }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         let begun = Instant::now();
         let found = gather(Path::new("/bin/true"), &probes, Duration::from_secs(60));
         assert!(begun.elapsed() < Duration::from_secs(50), "it waited for what hangs");
-        let told: Vec<(String, bool)> =
+        let parts: Vec<(String, bool)> =
             found.iter().map(|one| (String::from_utf8_lossy(&one.text).into_owned(), one.trouble.is_some())).collect();
         let expected = [
             ("one\ntwo\n", false),
@@ -167,7 +167,7 @@ mod tests {
             ("", true),
             ("", true),
         ];
-        assert_eq!(told, expected.map(|(text, is_troubled)| (text.to_owned(), is_troubled)));
+        assert_eq!(parts, expected.map(|(text, is_troubled)| (text.to_owned(), is_troubled)));
         let late = gather(Path::new("/bin/true"), &probes, Duration::ZERO);
         assert!(late.iter().all(|one| one.text.is_empty() && one.trouble.is_some()));
     }

@@ -16,7 +16,7 @@ fn event(what: What, message: &str) -> String {
 }
 
 #[test]
-fn commands_are_told_with_what_became_of_them() {
+fn commands_are_listed_with_their_outcome() {
     let mut world = with_group();
     let uuid = uuid(&world);
     world.set_open("lv1", true);
@@ -60,7 +60,7 @@ fn commands_are_told_with_what_became_of_them() {
             rc=0
 
             $ rowen history vg0
-            E|  Nothing is written down of a volume group \"vg0\".
+            E|  There is no history of a volume group \"vg0\".
             rc=5
 
             $ rowen history ../etc
@@ -119,7 +119,7 @@ fn damage_is_counted_and_the_rest_shown() {
 }
 
 #[test]
-fn events_are_told_and_followed() {
+fn events_are_reported_and_followed() {
     let mut world = with_group();
     let uuid = uuid(&world);
     let events = event(What::Started, "volume group \"vg0\" is served") + &event(What::PvError, "a \u{1b}[31mdisk");
@@ -142,7 +142,7 @@ fn events_are_told_and_followed() {
         rc=0
 
         $ rowen events -f vg7
-        E|  Nothing is written down of a volume group \"vg7\".
+        E|  There is no history of a volume group \"vg7\".
         rc=5",
     );
     world.coming = vec![vec![(uuid.clone(), event(What::Ended, "closed").into_bytes())]];

@@ -3,12 +3,12 @@
 use crate::fake::Fake;
 use crate::transcript_test::{play, with_group};
 use rowen_control::protocol::{IoCounts, OpCounts, bucket_of};
-use rowen_control::service::world::Faults;
+use rowen_control::service::platform::Faults;
 use rowen_control::status::{IoSeen, Process, Seen, ServerSeen};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So many requests of 4 KiB that took so many microseconds each.
+/// This many requests of 4 KiB, each of which took this many microseconds.
 fn op(requests: u64, micros: u64) -> OpCounts {
     let mut counts = OpCounts { requests, bytes: requests * 4096, micros: requests * micros, ..OpCounts::default() };
     counts.buckets[bucket_of(micros)] = requests;
@@ -85,7 +85,7 @@ fn what_is_not_served_or_not_active_is_said() {
     play(
         &mut world,
         "$ rowen iostat nosuch 1
-        E|  No server of volume group \"nosuch\" runs, so nothing is counted (rowen status nosuch says more).
+        E|  No server of volume group \"nosuch\" runs, so nothing is counted (see rowen status nosuch).
         rc=5
 
         $ rowen iostat vg7
@@ -157,7 +157,7 @@ fn a_group_that_ends_or_hangs_in_between_ends_nothing() {
         O|  vg0                      0        0         0          0       0         0         0      0$
         O|    lv1                    0        0         0          0       0         0         0      0$
         E|  The server of volume group \"vg0\" does not answer: rowen status vg0 says what to do.
-        E|  No server of volume group \"vg0\" runs, so nothing is counted (rowen status vg0 says more).
+        E|  No server of volume group \"vg0\" runs, so nothing is counted (see rowen status vg0).
         E|  Another server has opened volume group \"vg0\" and counts from zero.
         rc=0",
     );

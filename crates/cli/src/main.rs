@@ -13,6 +13,7 @@ mod facts;
 mod failure;
 mod gather;
 mod help;
+mod host;
 mod options;
 mod parse;
 mod report;
@@ -22,7 +23,6 @@ mod session;
 mod shell;
 mod table;
 mod top;
-mod world;
 
 #[cfg(test)]
 mod facts_test;
@@ -58,13 +58,13 @@ use std::time::Instant;
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = if words.is_empty() { String::new() } else { words.remove(0) };
-    if let Some(code) = world::special_role(&words) {
+    if let Some(code) = host::special_role(&words) {
         return ExitCode::from(code);
     }
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
     let mut input = io::stdin().lock();
     let console = Console::new(&mut out, &mut err, Some(&mut input)).with_progress();
-    let code = run(&mut world::Host::default(), console, &program, &words);
+    let code = run(&mut host::Host::default(), console, &program, &words);
     let _unread = out.flush();
     ExitCode::from(code)
 }
@@ -172,7 +172,7 @@ fn try_command(session: &mut Session<'_>, command: &'static command::Command, wo
         session.console.complain("TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.");
     }
     let mut settings = Config::default();
-    if command.heeds_settings() {
+    if command.uses_settings() {
         let files = session.backend.settings().map_err(Failure::not_begun)?;
         files.warnings.iter().for_each(|warning| session.console.complain(warning));
         settings = files.config;

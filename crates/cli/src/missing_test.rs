@@ -172,8 +172,9 @@ fn a_disk_is_taken_back() {
 
 #[test]
 fn a_lost_disk_leaves_for_good() {
+    let (mut world, label) = lost();
     play(
-        &mut lost().0,
+        &mut world,
         "$ vgreduce --removemissing v
         E|  WARNING: Partial LV b needs to be repaired or removed.
         E|  There are still partial LVs in VG v.
@@ -197,6 +198,16 @@ fn a_lost_disk_leaves_for_good() {
 
         $ lvcreate -L 4M -n c v
         O|  Logical volume \"c\" created.$
+        rc=0",
+    );
+    // It is attached again, and its label still names the group.
+    world.labels.push(label);
+    play(
+        &mut world,
+        "$ pvs -o pv_name,vg_name,pv_attr
+        O|  PV         VG Attr$
+        O|  /dev/ubda  v  a-- $
+        O|  /dev/ubdb     --- $
         rc=0",
     );
 }

@@ -161,7 +161,7 @@ options! {
     NoUdevSync None, "noudevsync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     AutoBackup Some('A'), "autobackup", Kind::YesNo, "Keep a copy of the metadata after the change (the default).";
     AddDev None, "adddev", Kind::Text("PV"), "Add the physical volume at this path to the devices file.";
-    DelDev None, "deldev", Kind::Text("PV"), "Remove this path from the devices file; the physical volume stays as it is.";
+    DelDev None, "deldev", Kind::Text("PV"), "Remove this path from the devices file; the physical volume does not change.";
     File Some('f'), "file", Kind::Text("String"), "The file of the copy, instead of the usual one; %s is the group's name.";
     List Some('l'), "list", Kind::Flag, "List the copies that there are, oldest first.";
     ForceLong None, "force", Kind::Flag, "Restore what can be restored although volumes are gone.";
@@ -219,15 +219,15 @@ options! {
     LockStart None, "lockstart", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     LockStop None, "lockstop", Kind::Flag, "Accepted for LVM's clients; does nothing.";
     LockType None, "locktype", Kind::Word(&["none"]), "Accepted for LVM's clients; does nothing.";
-    Allocatable Some('x'), "allocatable", Kind::YesNo, "With n no space is taken from it any more; what is there stays.";
+    Allocatable Some('x'), "allocatable", Kind::YesNo, "With n no more space is allocated on it; its contents stay.";
     AllPvs Some('a'), "all", Kind::Flag, "All physical volumes.";
     AllGroups Some('a'), "all", Kind::Flag, "All volume groups.";
     AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";
-    RemoveMissing None, "removemissing", Kind::Flag, "Take out what is missing; by force also the volumes that lost something with it.";
+    RemoveMissing None, "removemissing", Kind::Flag, "Remove missing physical volumes; by force also the volumes that lost data with them.";
     RestoreMissing None, "restoremissing", Kind::Flag, "Take a physical volume back that was missing, if it is as it left.";
     MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
-    UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata anew.";
+    UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata again.";
     ConfigType None, "type", Kind::Word(CONFIG_TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
     TypeConfig None, "typeconfig", Kind::Word(CONFIG_TYPES), "As --type.";
     ListSettings None, "list", Kind::Flag, "The names of all settings.";
@@ -252,7 +252,7 @@ options! {
     SectorSize None, "sectorsize", Kind::Word(&["512", "4096"]), "Bytes in a sector of the new device (default 512).";
     Permission Some('p'), "permission", Kind::Permission, "Read-only or writable.";
     Activate Some('a'), "activate", Kind::Activation, "Make (y) or remove (n) the block device.";
-    IgnoreSkip Some('K'), "ignoreactivationskip", Kind::Flag, "Activate also what is marked to be skipped.";
+    IgnoreSkip Some('K'), "ignoreactivationskip", Kind::Flag, "Also activate volumes that are marked to be skipped.";
     SetSkip Some('k'), "setactivationskip", Kind::YesNo, "Mark the volume to be skipped by activation.";
     SetAuto None, "setautoactivation", Kind::YesNo, "Activate the volume when the group is activated at boot.";
     AddTag None, "addtag", Kind::Tag, "Add a tag; may be given more than once.";

@@ -92,7 +92,7 @@ impl Args {
     }
 
     /// Whether an option answers all questions.
-    pub fn is_sure(&self) -> bool {
+    pub fn assumes_yes(&self) -> bool {
         self.has(Opt::Yes) || self.has(Opt::Force)
     }
 }

@@ -16,7 +16,7 @@ fn letters_are_joined_and_options_follow_positionals() {
     assert_eq!(args.read_only(), Some(false));
     assert_eq!(args.yes_no(Opt::SetSkip), Some(false));
     assert_eq!(args.text(Opt::Name), Some("copy"));
-    assert!(args.is_sure());
+    assert!(args.assumes_yes());
     let args = read("pvcreate -ff -y /dev/x").unwrap();
     assert_eq!(args.count(Opt::Force), 2);
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The interval of checks while space is being freed, and the number of checks without a change after which a command
 /// stops waiting.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(5);
 const STANDSTILL: u32 = 400;
 
 /// One run of one command.
@@ -181,7 +181,7 @@ impl Session<'_> {
             if seen.pending > 0 {
                 self.change(&report.name, Request::Checkpoint)?;
             } else {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_EVERY);
             }
             let now = Room::of(&self.report_of(&report.name, Vec::new())?);
             standing = if now == seen { standing + 1 } else { 0 };
@@ -300,7 +300,7 @@ impl Session<'_> {
         let criteria = Criteria::of_command(args, Kind::Volume)?;
         let detail = Detail {
             all_volumes: criteria.as_ref().is_some_and(|criteria| criteria.fields().any(Field::counts_all)),
-            with_use: with_use || criteria.as_ref().is_some_and(Criteria::tells_use),
+            with_use: with_use || criteria.as_ref().is_some_and(Criteria::shows_use),
         };
         let mut selection = self.select(&args.positionals, detail)?;
         if let Some(criteria) = criteria {
@@ -324,7 +324,7 @@ impl Session<'_> {
             let waiting = report.volumes.iter().filter(|volume| volume.is_waiting_to_merge());
             let hidden: HashSet<&String> =
                 waiting.map(|volume| &volume.name).filter(|name| !is_volume_named(&report.name, name, words)).collect();
-            // Usually there is none, and the search through ten thousand names is skipped.
+            // Usually no volume has it, and the search through ten thousand names is skipped.
             if !hidden.is_empty() {
                 selected.volumes.retain(|name| !hidden.contains(name));
             }
@@ -499,7 +499,9 @@ pub fn unexpected(group: &str, outcome: &Outcome) -> Failure {
     let what = match outcome {
         Outcome::Error { message, .. } => message.clone(),
         _ => {
-            format!("The server of volume group \"{group}\" gave an answer of another kind; is it of another version?")
+            format!(
+                "The server of volume group \"{group}\" gave an answer that this command does not know; is it of another version?"
+            )
         }
     };
     Failure::failed(what)

@@ -298,7 +298,7 @@ pub const COMMANDS: &[Command] = &[
         options: &[File, List, ForceLong, MetadataType],
         examples: &[
             ("vgcfgrestore --list vg0", "the copies that were kept, oldest first"),
-            ("vgcfgrestore --test -f FILE vg0", "tell what would be changed"),
+            ("vgcfgrestore --test -f FILE vg0", "print what would be changed"),
             ("vgcfgrestore -f FILE vg0", "names, tags, permissions; contents stay as they are"),
         ],
         run: vgcfg::restore,
@@ -704,7 +704,7 @@ pub const COMMANDS: &[Command] = &[
             ReportFormat,
         ],
         examples: &[
-            ("pvchange -x n /dev/sdb", "no more space is taken from it: it is to go, or is not well"),
+            ("pvchange -x n /dev/sdb", "no more space is allocated on it: it is to be removed, or fails"),
             ("pvchange --addtag slow /dev/sdb", "a tag, shown by pvs -o pv_tags"),
         ],
         run: pv_edit::change,
@@ -740,7 +740,7 @@ pub const COMMANDS: &[Command] = &[
         operands: Operands::Devices,
         options: &[Name, Abort, MoveAtomic, MoveBackground, MoveInterval, Alloc, AutoBackup, ReportFormat],
         examples: &[
-            ("pvmove /dev/sdb", "everything that volumes have there; they go on, also their snapshots"),
+            ("pvmove /dev/sdb", "all that volumes have there; volumes and snapshots stay in use"),
             ("pvmove /dev/sdb /dev/sdd", "to this one"),
             ("pvmove -b -n db /dev/sdb", "what one volume has there; \"pvmove\" shows how far it is"),
             ("pvmove --abort", "what was moved stays where it is"),
@@ -797,7 +797,7 @@ pub const COMMANDS: &[Command] = &[
         forms: &["[ VG|@Tag ... ]", "--updatemetadata VG"],
         operands: Operands::Groups,
         options: &[UpdateMetadata, ReportFormat],
-        examples: &[("vgck vg0", "silent when it is sound; rowen check tells more")],
+        examples: &[("vgck vg0", "silent if it is sound; rowen check prints more")],
         run: vg_edit::check,
     },
     Command {
@@ -988,14 +988,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "trim",
-        summary: "Discard what is free in a volume group in use, so that its disks get it back",
+        summary: "Discard the free space of a volume group in use, so that its disks get it back",
         is_lvm: false,
         forms: &["VG ..."],
         operands: Operands::Groups,
         options: &[],
         examples: &[
-            ("rowen trim vg0", "files of physical volumes become sparse again where nothing lies"),
-            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has told what filesystems do not need"),
+            ("rowen trim vg0", "physical volumes that are files become sparse again where they are free"),
+            ("rowen trim vg0 vg1", "several, after \"fstrim -a\" has reported what filesystems do not need"),
         ],
         run: trim::run,
     },
@@ -1006,7 +1006,7 @@ pub const COMMANDS: &[Command] = &[
         forms: &["VG"],
         operands: Operands::Groups,
         options: &[],
-        examples: &[("rowen repair vg0", "what both copies have lost is told and left alone")],
+        examples: &[("rowen repair vg0", "damage in both copies is only reported")],
         run: own::repair,
     },
     Command {
@@ -1021,7 +1021,7 @@ pub const COMMANDS: &[Command] = &[
                 "rowen status",
                 "each group, its disks, and for each thing that is wrong what to do; within 2 s, whatever hangs",
             ),
-            ("rowen status -x", "only what is wrong; exit code 1 if anything is, for monitors"),
+            ("rowen status -x", "only what is wrong, for monitors; exit code 1 if anything is wrong"),
             ("rowen status --json vg0", "the same for a program"),
         ],
         run: status::status,
@@ -1069,7 +1069,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "support-bundle",
-        summary: "Gather what somebody needs to know to help, in a tar.gz; nothing of what is in volumes",
+        summary: "Gather what is needed to help, in a tar.gz; no data of volumes",
         is_lvm: false,
         forms: &[""],
         operands: Operands::Nothing,
@@ -1138,7 +1138,7 @@ pub const COMMANDS: &[Command] = &[
         operands: Operands::Volumes,
         options: &[HoldName],
         examples: &[
-            ("rowen hold -n offsite vg0/db-mon", "nobody removes db-mon until offsite has let go of it"),
+            ("rowen hold -n offsite vg0/db-mon", "db-mon cannot be removed until offsite releases it"),
             ("rowen hold -n offsite vg0/db-mon vg0/web-mon", "several; lvs -o name,holds vg0 shows who holds what"),
         ],
         run: holds::hold,
@@ -1318,7 +1318,7 @@ pub const COMMANDS: &[Command] = &[
             ("rowen clear vg0", "once its disks are well; devices in use stay, and their requests wait meanwhile"),
             (
                 "rowen clear --force vg0",
-                "with its disks as they are, although one is not proven to be as it was left: look at it first",
+                "with its disks as they are, although one is not proven to be as it was left: check it first",
             ),
         ],
         run: own::clear,
@@ -1331,7 +1331,10 @@ pub const COMMANDS: &[Command] = &[
         operands: Operands::Groups,
         options: &[OnlyCheck],
         examples: &[
-            ("rowen upgrade", "all groups that have a server on this machine; who uses volumes sees a short pause"),
+            (
+                "rowen upgrade",
+                "all groups that have a server on this machine; programs that use volumes see a short pause",
+            ),
             ("rowen upgrade --check vg0", "changes nothing; exit code 5 if this program cannot take over"),
         ],
         run: upgrade::upgrade,

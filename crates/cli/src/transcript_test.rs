@@ -3,7 +3,7 @@
 
 use crate::fake::{Fake, Printed};
 use rowen_control::protocol::Request;
-use rowen_control::service::world::Faults;
+use rowen_control::service::platform::Faults;
 use rowen_control::status::{Process, Seen, ServerSeen};
 
 /// Runs a session and compares each command with what it should print.
@@ -718,7 +718,7 @@ fn conversions() {
         rc=5
 
         $ lvconvert -y --splitsnapshot vg0/store
-        E|  Snapshot vg0/store is not split off: it has no store that could be without its origin. Remove it to end it.
+        E|  Snapshot vg0/store cannot be split off: it has no store of its own. To end it, remove it.
         rc=5
 
         $ lvconvert --type linear vg0/base
@@ -907,7 +907,7 @@ fn a_full_pool_and_a_sparse_volume() {
 
         $ lvcreate -s -L 4M -n cow vg0/t1
         O|  Logical volume \"cow\" created.$
-        E|  WARNING: Thin pool vg0/pool is 100.0% full; extend it: at 100% new data of its volumes has to wait, or is refused.
+        E|  WARNING: Thin pool vg0/pool is 100.0% full; extend it: at 100% new data of its volumes waits or is refused.
         rc=0",
     );
 }
@@ -1362,7 +1362,7 @@ fn rowens_own_commands() {
         rc=5
 
         $ rowen repair vg0
-        O|  Written anew from the good copy: block 7 of lv1 is used twice.$
+        O|  Rewritten from the good copy: block 7 of lv1 is used twice.$
         O|  Volume group \"vg0\" is sound: 2 metadata nodes and 26624 blocks examined.$
         E|  WARNING: volume group \"vg0\" is 91% full.
         rc=0",
@@ -1942,7 +1942,7 @@ fn physical_volumes_are_changed() {
 }
 
 #[test]
-fn what_is_free_goes_back_and_sparse_files_are_told() {
+fn what_is_free_goes_back_and_sparse_files_are_reported() {
     let mut world = Fake::new();
     world.without_room.insert("/dev/ubda".to_owned(), 3 << 20);
     play(
@@ -2052,7 +2052,7 @@ fn extents_move() {
 }
 
 #[test]
-fn lvm_tells_about_itself() {
+fn lvm_describes_itself() {
     play(
         &mut Fake::new(),
         "$ lvm segtypes
@@ -2362,7 +2362,7 @@ fn a_size_that_somebody_else_changed_is_worked_out_anew() {
     play(
         &mut world,
         "$ lvextend -l +1 v/t
-        E|  Logical volume v/t is being resized by others all the time; try again.
+        E|  Logical volume v/t is resized by other commands all the time; try again.
         rc=5",
     );
     assert_eq!(world.turns, ["v"], "the pool was given no name by an option; sizes need no turn");
@@ -2471,16 +2471,16 @@ fn filesystems_are_resized_with_their_volumes() {
 }
 
 #[test]
-fn whether_devices_are_open_is_asked_only_where_it_is_told() {
+fn whether_devices_are_open_is_asked_only_where_it_is_shown() {
     let mut world = Fake::new();
     for line in ["vgcreate vg0 /dev/ubda", "lvcreate -y -L 100m -n lv1 vg0", "lvcreate -y -L 20m -s -n s1 vg0/lv1"] {
         assert_eq!(world.run(line).code, 0, "{line}");
     }
     let looks = |world: &mut Fake, line: &str| {
-        let before = world.looks;
+        let before = world.use_checks;
         let printed = world.run(line);
         assert_eq!(printed.code, 0, "{line}: {}", printed.err);
-        world.looks - before
+        world.use_checks - before
     };
     for line in [
         "lvs -o lv_name,lv_size vg0",
@@ -2563,18 +2563,18 @@ fn whether_everything_is_all_right() {
         O|    group: vg0$
         O|    state: serving: 2 active volumes of 2; 17.8% of its space is in use$
         O|    wrong: /dev/ubda failed 1 read and 20 writes since the group was opened$
-        O|     next: look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)$
+        O|     next: check the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)$
         O|     runs: server 1234 for 0 s, keeper 1230, 2 restarts$
         O|    disks: PATH       STATE         SIZE  FAILED READS  WRITES  FLUSHES$
         O|           /dev/ubda  errors  700.00 MiB             1      20        0$
         O|  $
         O|    group: vg1$
         O|    state: not answering: its server (process 99, which was stopped by a signal (SIGSTOP)) does not answer$
-        O|     next: let it go on: kill -CONT 99$
+        O|     next: continue it: kill -CONT 99$
         O|     runs: server 99, no keeper$
         O|  $
-        O|    wrong: /dev/dead does not answer: whether it belongs to a group is not known$
-        O|     next: look at the device and its path (dmesg); what it belongs to may be shown as incomplete$
+        O|    wrong: /dev/dead does not answer, so rowen cannot know whether it belongs to a group$
+        O|     next: check the device and its path (dmesg); until it answers, its group may be shown as incomplete$
         rc=1",
     );
     let printed = world.run("rowen status --json vg1");

@@ -316,8 +316,8 @@ fn changes_are_archived_and_can_be_taken_back() {
     let old = copies(&world).into_iter().find(|path| fs::read_to_string(path).unwrap().contains("data {")).unwrap();
     assert!(world.ok("vgcfgrestore --list VG").contains(old.to_str().unwrap()));
 
-    let told = world.ok(&format!("vgcfgrestore -f {} VG", old.display()));
-    assert!(told.contains("Restored volume group"), "{told}");
+    let output = world.ok(&format!("vgcfgrestore -f {} VG", old.display()));
+    assert!(output.contains("Restored volume group"), "{output}");
     world.ok("vgchange -ay VG");
     assert_eq!(&read(&world.node("data")), b"kept");
     write(&world.node("data"), b"new.");
@@ -476,7 +476,7 @@ fn writes_that_wait_for_room_in_a_pool_for_too_long_fail() {
     write(12 << 20).unwrap_err();
     let log = || fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    while !log().contains("fail until there is some") {
+    while !log().contains("fail until there is room") {
         assert!(Instant::now() < until, "the log says nothing: {}", log());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -486,11 +486,11 @@ fn writes_that_wait_for_room_in_a_pool_for_too_long_fail() {
 }
 
 #[test]
-fn a_group_that_fills_up_is_told_and_the_administrators_program_is_run() {
+fn a_group_that_fills_up_is_reported_and_the_administrators_program_is_run() {
     let world = World::new("warn");
     world.file("pv1", 256 << 20);
-    let (program, told) = (world.dir.join("alert"), world.dir.join("told"));
-    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >>{}\n", told.display())).unwrap();
+    let (program, output) = (world.dir.join("alert"), world.dir.join("told"));
+    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >>{}\n", output.display())).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::create_dir_all(world.dir.join("etc")).unwrap();
     let settings = format!("monitor {{\n thresholds = [50]\n command = \"{}\"\n}}\n", program.display());
@@ -505,7 +505,7 @@ fn a_group_that_fills_up_is_told_and_the_administrators_program_is_run() {
         world.ok("lvremove -f VG/thick");
     }
     let until = Instant::now() + Duration::from_secs(60);
-    while !fs::read_to_string(&told).is_ok_and(|text| text.starts_with(&world.group)) {
+    while !fs::read_to_string(&output).is_ok_and(|text| text.starts_with(&world.group)) {
         assert!(Instant::now() < until, "the program was not run");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -522,7 +522,7 @@ impl Drop for Foreground {
 }
 
 #[test]
-fn the_service_manager_is_told_who_serves() {
+fn the_service_manager_is_notified_who_serves() {
     let world = World::new("notify");
     world.file("pv1", 64 << 20);
     world.ok("vgcreate VG pv1");
@@ -531,13 +531,13 @@ fn the_service_manager_is_told_who_serves() {
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // It says that it lives, too, whenever it likes.
-    let told = || loop {
+    let output = || loop {
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer).unwrap();
-        let told = String::from_utf8(buffer[..length].to_vec()).unwrap();
+        let output = String::from_utf8(buffer[..length].to_vec()).unwrap();
         // That it lives, and what its keeper has, is told besides.
-        if told.trim_end() != "WATCHDOG=1" && !told.starts_with("FDSTORE") {
-            break told;
+        if output.trim_end() != "WATCHDOG=1" && !output.starts_with("FDSTORE") {
+            break output;
         }
     };
     let server = Command::new(env!("CARGO_BIN_EXE_rowen"))
@@ -550,13 +550,13 @@ fn the_service_manager_is_told_who_serves() {
         .spawn()
         .unwrap();
     let mut server = Foreground(server);
-    let first = told();
+    let first = output();
     assert!(first.contains("READY=1\n") && first.contains(&format!("MAINPID={}\n", server.0.id())), "{first}");
 
     world.ok("lvcreate -L 8M -n data VG");
     server.0.kill().unwrap();
     server.0.wait().unwrap();
-    let second = told();
+    let second = output();
     assert!(second.contains("READY=1\n") && !second.contains(&format!("MAINPID={}\n", server.0.id())), "{second}");
     write(&world.node("data"), b"here");
 
@@ -571,9 +571,9 @@ fn the_service_manager_is_told_who_serves() {
         .status()
         .unwrap();
     assert!(other.success());
-    assert_eq!(told(), second, "the successor's number is told again");
+    assert_eq!(output(), second, "the successor's number is told again");
     world.ok("stop VG");
-    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(output(), "STOPPING=1\n");
 }
 
 #[test]

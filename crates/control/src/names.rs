@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn group_and_volume_together_have_a_limit() {
-        let told = pair_too_long("v", &"a".repeat(127)).unwrap();
-        assert!(told.starts_with("LV name \"v/aaa") && told.ends_with("\" length 131 is not supported."));
+        let refusal = pair_too_long("v", &"a".repeat(127)).unwrap();
+        assert!(refusal.starts_with("LV name \"v/aaa") && refusal.ends_with("\" length 131 is not supported."));
         assert_eq!(pair_too_long("v", &"b".repeat(120)), None);
         assert!(pair_too_long("v", &"b".repeat(124)).is_none() && pair_too_long("v", &"b".repeat(125)).is_some());
     }

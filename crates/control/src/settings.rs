@@ -257,12 +257,12 @@ pub struct Autoextend {
 
 impl Autoextend {
     /// The smallest threshold.
-    pub const LEAST_THRESHOLD: u64 = 50;
+    pub const MIN_THRESHOLD: u64 = 50;
 
     /// By how many percent of its size a volume grows: at least so much that the used percentage falls to the
     /// threshold. `None`: it does not grow. (LVM's `_adjust_amount` in lib/metadata/lv_manip.c.)
     pub fn growth(&self, used: u64, size: u64) -> Option<u64> {
-        let threshold = u128::from(self.threshold.max(Self::LEAST_THRESHOLD));
+        let threshold = u128::from(self.threshold.max(Self::MIN_THRESHOLD));
         let (used, size) = (u128::from(used), u128::from(size));
         if threshold >= 100 || self.percent == 0 || used > size || used * 100 <= threshold * size {
             return None;
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn a_mistake_is_reported_with_its_line() {
         for (text, line, words) in [
             ("backup {\n archive = 0\n", 3, "unexpected token"),
             ("backup {\n archve = 0\n}", 2, "no setting \"backup/archve\""),

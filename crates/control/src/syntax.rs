@@ -89,7 +89,7 @@ impl Section {
         })
     }
 
-    /// The section of this name. It is an error if there is none.
+    /// The section of this name. It is an error if it does not exist.
     pub fn section(&self, name: &str) -> Result<&Section, Error> {
         self.sections()
             .find(|(known, _)| *known == name)
@@ -138,7 +138,7 @@ impl Section {
             .collect()
     }
 
-    /// The value, or an error if there is none.
+    /// The value, or an error if it is missing.
     pub fn need<T>(&self, name: &str, found: Result<Option<T>, Error>) -> Result<T, Error> {
         found?.ok_or_else(|| wrong(self.line, format!("\"{name}\" is missing")))
     }

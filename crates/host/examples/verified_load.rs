@@ -1,11 +1,11 @@
 //! A load that knows what it wrote: `verified_load run FILE STATE SEED BYTES [SECONDS]` writes, reads and flushes the first BYTES
-//! of FILE, which may be a block device, until SIGTERM or so many seconds have passed; `verified_load check FILE STATE` reads all of
+//! of FILE, which may be a block device, until SIGTERM or until SECONDS have passed; `verified_load check FILE STATE` reads all of
 //! it. Every sector has its place and version in each of its words, so that old, misplaced and torn contents are seen.
 //!
 //! A request that fails is counted and changes what may be read: a failed write may have left the old version or its own. Data that
 //! may not be read is a fault. `run` wants what was acknowledged last; `check` also takes what was written since the last
 //! flush that was answered, unless it is called as `check-strictly`: a group that stopped may have lost that. Blocks that cannot be
-//! read are told by number; `check` fails for wrong data alone.
+//! read are listed by number; `check` fails for wrong data alone.
 
 #[path = "common/cache.rs"]
 #[allow(dead_code, reason = "of this module only the dice are used here")]
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 4096;
 const THREADS: u64 = 4;
-/// Of so many requests one is a flush.
+/// One in this many requests is a flush.
 const FLUSH: u64 = 24;
 /// How long to wait after a request that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(5);

@@ -3,7 +3,7 @@
 //!
 //! SIGUSR1 is the power cut. From then on nothing is answered. Of what was not flushed, some is kept, as the dice of `SEED`
 //! decide: nothing, all, some writes, some sectors of 512 bytes of some versions, or what came last. It prints what was kept
-//! and waits to be killed, so that whoever uses the disk can be killed first. SIGTERM is an orderly end: all is kept.
+//! and waits to be killed, so that the users of the disk can be killed first. SIGTERM is an orderly end: all is kept.
 //!
 //! A disk that `lies` answers flushes and does nothing.
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Of so many requests one is answered late, so that others overtake it.
+/// One in this many requests is answered late, so that others overtake it.
 const LATE: u64 = 8;
 
 struct Disk {

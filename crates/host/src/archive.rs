@@ -3,7 +3,7 @@
 //!
 //! * A1 `backup/VG` is always a complete document, also after power loss: it is replaced, never written to.
 //! * A2 The old document goes to the archive first, without a copy.
-//! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MOST_FILES`], [`MOST_BYTES`]).
+//! * A3 The archive of a group is bounded in files and bytes, whatever the settings say ([`MAX_FILES`], [`MAX_BYTES`]).
 //! * A4 A server waits for these files only for a limited time, because they may lie on its own volumes. A helper reads
 //!   and writes them ([`ask`]).
 //! * A5 If the asker has given up or died, its helper does not change the newest copy: a newer one may exist by then.
@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Files of one group in the archive, at most.
-pub const MOST_FILES: usize = 100;
+pub const MAX_FILES: usize = 100;
 /// Their bytes, at most, where there are more files than `retain_min`.
-pub const MOST_BYTES: u64 = 32 << 20;
+pub const MAX_BYTES: u64 = 32 << 20;
 
 /// Modes of files: only this user can read and write it; or all can read it, and only this user can write it.
 const PRIVATE: u32 = 0o600;
@@ -50,7 +50,7 @@ impl From<&Settings> for Retention {
 /// What a helper does with the copies of a group's metadata.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Says how long the newest copy is: 0 where there is none.
+    /// The length of the newest copy; 0 if there is no copy.
     Length { group: String },
     /// Keeps this text as the newest copy. `unless_same`: not where the newest copy says the same.
     Keep { group: String, text: String, unless_same: bool, retention: Retention },
@@ -96,10 +96,10 @@ fn alone() -> io::Result<File> {
 
 /// A5
 fn still(is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
-    if is_wanted() { Ok(()) } else { Err(io::Error::other("nobody waits for it any more")) }
+    if is_wanted() { Ok(()) } else { Err(io::Error::other("no request waits for it any more")) }
 }
 
-/// Whether the newest copy describes the same state. False if there is none, or if it is not a text.
+/// Whether the newest copy describes the same state. False if there is no copy, or if it is not a text.
 fn says_the_same(group: &str, text: &str) -> bool {
     let newest = fs::read_to_string(backup_path(group));
     newest.is_ok_and(|newest| Document::substance(&newest) == Document::substance(text))
@@ -224,7 +224,7 @@ fn replace_if(path: &Path, text: &str, mode: u32, is_wanted: &dyn Fn() -> bool) 
         return fs::write(path, text);
     }
     if path.metadata().is_ok_and(|meta| !meta.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it exists and is not a regular file"));
     }
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -264,7 +264,7 @@ fn prune(group: &str, retention: Retention) -> io::Result<()> {
     let oldest_kept = Duration::from_secs(retention.days.saturating_mul(86_400));
     let now = SystemTime::now();
     let files = numbered(group)?;
-    let least = usize::try_from(retention.min).unwrap_or(MOST_FILES).min(MOST_FILES);
+    let least = usize::try_from(retention.min).unwrap_or(MAX_FILES).min(MAX_FILES);
     let (mut kept, mut bytes) = (0usize, 0u64);
     for (_, path) in files.iter().rev() {
         let meta = match path.metadata() {
@@ -274,7 +274,7 @@ fn prune(group: &str, retention: Retention) -> io::Result<()> {
             Err(e) => return Err(e),
         };
         let age = meta.modified().ok().and_then(|then| now.duration_since(then).ok()).unwrap_or_default();
-        let fits = kept < MOST_FILES && bytes + meta.len() <= MOST_BYTES && age <= oldest_kept;
+        let fits = kept < MAX_FILES && bytes + meta.len() <= MAX_BYTES && age <= oldest_kept;
         if kept < least || fits || planted::is("unbounded_archive") {
             kept += 1;
             bytes += meta.len();
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_groups_files_are_told_from_those_of_others() {
+    fn a_groups_files_are_distinguished_from_those_of_others() {
         assert_eq!(number_of("vg_00012-7.vg", "vg"), Some(12));
         assert_eq!(number_of("vg_00012_00001-7.vg", "vg_00012"), Some(1));
         for other in ["vg_00012_00001-7.vg", "vg2_00012-7.vg", "vg_-7.vg", "vg_1-.vg", "vg_1-7", "vg_1-7.vg.tmp"] {

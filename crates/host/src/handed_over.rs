@@ -38,18 +38,18 @@ pub fn descriptors() -> Vec<(String, OwnedFd)> {
 pub fn listener() -> io::Result<TcpListener> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     if variable("LISTEN_PID") != std::process::id().to_string() || IS_TAKEN.swap(true, Ordering::AcqRel) {
-        return Err(io::Error::other("it made none for this process"));
+        return Err(io::Error::other("it passed none to this process"));
     }
     let count = variable("LISTEN_FDS");
     if count != "1" {
-        return Err(io::Error::other(format!("one is expected, and {count} were made")));
+        return Err(io::Error::other(format!("one was expected, and it passed {count}")));
     }
     // SAFETY: who started this process says that the descriptor is there and is this process' (LISTEN_PID), and nobody else takes
     // it: IS_TAKEN. If it lies, the calls below fail.
     let socket = unsafe { OwnedFd::from_raw_fd(FIRST) };
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     if !rustix::net::sockopt::socket_acceptconn(&socket)? {
-        return Err(io::Error::other("nobody can connect to it"));
+        return Err(io::Error::other("it does not listen"));
     }
     let listener = TcpListener::from(socket);
     // That it is one of TCP.

@@ -40,7 +40,7 @@ pub fn harden() -> Vec<String> {
         refused.push(format!("not exempt from the out-of-memory killer: {e}"));
     }
     if let Err(e) = raise_file_limit() {
-        refused.push(format!("the limit of open files stays as it is: {e}"));
+        refused.push(format!("cannot raise the limit of open files: {e}"));
     }
     // ONFAULT: pages are locked once used; the unused parts of stacks and caches cost nothing.
     if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT) {

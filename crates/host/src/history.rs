@@ -3,7 +3,7 @@
 //!
 //! * HS1 A server never waits for these files, because they may lie on its own volumes. A helper writes them
 //!   ([`record`]), and the asker waits for a limited time.
-//! * HS2 They are bounded: [`MOST_BYTES`] in a file, two files of each kind for a group, [`MOST_GROUPS`] groups. Beyond
+//! * HS2 They are bounded: [`MAX_BYTES`] in a file, two files of each kind for a group, [`MAX_GROUPS`] groups. Beyond
 //!   that, the groups that were written to least recently are removed.
 //! * HS4 A file is opened only if it is a regular file of this user, and not a link: foreign files are neither written
 //!   nor read, and never waited for.
@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A file that would be larger becomes the older one.
-pub const MOST_BYTES: u64 = 1 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;
 /// The largest number of groups with files.
-pub const MOST_GROUPS: usize = 64;
+pub const MAX_GROUPS: usize = 64;
 /// A foreign writer may have made a file longer: no more of its end is read.
-const TAIL: u64 = MOST_BYTES + (64 << 10);
+const TAIL: u64 = MAX_BYTES + (64 << 10);
 /// A file that others rotate meanwhile is read again.
 const TRIES: usize = 5;
 
@@ -96,7 +96,7 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
     }
     let mut file = locked(path)?;
     let mut length = file.metadata()?.len();
-    if length > 0 && length.saturating_add(text.len() as u64) > MOST_BYTES && !planted::is("history_unbounded") {
+    if length > 0 && length.saturating_add(text.len() as u64) > MAX_BYTES && !planted::is("history_unbounded") {
         fs::rename(path, older(path))?;
         file = locked(path)?;
         length = file.metadata()?.len();
@@ -130,17 +130,17 @@ fn open(path: &Path, how: &mut fs::OpenOptions) -> io::Result<File> {
     let file = how.custom_flags(flags.bits().cast_signed()).open(path).map_err(|e| {
         let link = e.raw_os_error() == Some(libc::ELOOP);
         if link {
-            refused("it is a link, and is left alone")
+            refused("it is a link, and is ignored")
         } else {
             io::Error::new(e.kind(), format!("{}: {e}", path.display()))
         }
     })?;
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return Err(refused("it is no regular file, and is left alone"));
+        return Err(refused("it is not a regular file, and is ignored"));
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused("it belongs to another user, and is left alone"));
+        return Err(refused("it belongs to another user, and is ignored"));
     }
     Ok(file)
 }
@@ -177,7 +177,7 @@ fn forget_oldest() {
     let groups = groups();
     let mut by_age: Vec<(&SystemTime, &String)> = groups.iter().map(|(uuid, written)| (written, uuid)).collect();
     by_age.sort();
-    for (_, uuid) in by_age.iter().take((groups.len() + 1).saturating_sub(MOST_GROUPS)) {
+    for (_, uuid) in by_age.iter().take((groups.len() + 1).saturating_sub(MAX_GROUPS)) {
         for book in [Book::Commands, Book::Events] {
             let newest = dir().join(format!("{uuid}.{}", ending(book)));
             let _ = fs::remove_file(older(&newest));
@@ -193,30 +193,30 @@ pub fn read() -> Vec<Kept> {
 
 fn kept(uuid: String) -> Kept {
     let mut kept = Kept { uuid, ..Kept::default() };
-    let mut told = BTreeSet::new();
+    let mut troubles = BTreeSet::new();
     for book in [Book::Commands, Book::Events] {
         let newest = dir().join(format!("{}.{}", kept.uuid, ending(book)));
-        let bytes = both(&newest, &mut told);
+        let bytes = both(&newest, &mut troubles);
         match book {
             Book::Commands => kept.commands = bytes,
             Book::Events => kept.events = bytes,
         }
     }
-    kept.troubles = told.into_iter().collect();
+    kept.troubles = troubles.into_iter().collect();
     kept
 }
 
 /// The older file and the newer.
-fn both(newest: &Path, told: &mut BTreeSet<String>) -> Vec<u8> {
+fn both(newest: &Path, troubles: &mut BTreeSet<String>) -> Vec<u8> {
     let mut found = Vec::new();
     for _ in 0..TRIES {
         found.clear();
-        let before = open_there(newest, told);
-        if let Some(file) = open_there(&older(newest), told) {
-            found.extend(tail(&file, told));
+        let before = open_there(newest, troubles);
+        if let Some(file) = open_there(&older(newest), troubles) {
+            found.extend(tail(&file, troubles));
         }
         let Some(file) = before else { return found };
-        found.extend(tail(&file, told));
+        found.extend(tail(&file, troubles));
         // It may have become the older one before that was read.
         if has_name(&file, newest) {
             break;
@@ -225,19 +225,19 @@ fn both(newest: &Path, told: &mut BTreeSet<String>) -> Vec<u8> {
     found
 }
 
-fn open_there(path: &Path, told: &mut BTreeSet<String>) -> Option<File> {
+fn open_there(path: &Path, troubles: &mut BTreeSet<String>) -> Option<File> {
     match open(path, File::options().read(true)) {
         Ok(file) => Some(file),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => {
-            told.insert(e.to_string());
+            troubles.insert(e.to_string());
             None
         }
     }
 }
 
 /// The end of a file, from the beginning of a line.
-fn tail(mut file: &File, told: &mut BTreeSet<String>) -> Vec<u8> {
+fn tail(mut file: &File, troubles: &mut BTreeSet<String>) -> Vec<u8> {
     let mut read = || -> io::Result<Vec<u8>> {
         let from = file.metadata()?.len().saturating_sub(TAIL);
         file.seek(SeekFrom::Start(from))?;
@@ -250,7 +250,7 @@ fn tail(mut file: &File, told: &mut BTreeSet<String>) -> Vec<u8> {
         Ok(bytes)
     };
     read().unwrap_or_else(|e| {
-        told.insert(format!("a file in {} cannot be read: {e}", dir().display()));
+        troubles.insert(format!("a file in {} cannot be read: {e}", dir().display()));
         Vec::new()
     })
 }
@@ -259,7 +259,7 @@ fn tail(mut file: &File, told: &mut BTreeSet<String>) -> Vec<u8> {
 #[derive(Default)]
 pub struct Follower {
     files: BTreeMap<String, Followed>,
-    told: BTreeSet<String>,
+    troubles: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -273,7 +273,7 @@ impl Follower {
     pub fn begin() -> Follower {
         let mut follower = Follower::default();
         for uuid in groups().into_keys() {
-            let file = open_there(&event_path(&uuid), &mut follower.told);
+            let file = open_there(&event_path(&uuid), &mut follower.troubles);
             let at = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
             follower.files.insert(uuid, Followed { file, at });
         }
@@ -281,11 +281,11 @@ impl Follower {
     }
 
     /// The complete lines since the last call, for each group that has some.
-    pub fn look(&mut self) -> Vec<(String, Vec<u8>)> {
+    pub fn poll(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut news = Vec::new();
         for uuid in groups().into_keys() {
             let followed = self.files.entry(uuid.clone()).or_default();
-            let lines = followed.look(&event_path(&uuid), &mut self.told);
+            let lines = followed.poll(&event_path(&uuid), &mut self.troubles);
             if !lines.is_empty() {
                 news.push((uuid, lines));
             }
@@ -299,7 +299,7 @@ fn event_path(uuid: &str) -> PathBuf {
 }
 
 impl Followed {
-    fn look(&mut self, path: &Path, told: &mut BTreeSet<String>) -> Vec<u8> {
+    fn poll(&mut self, path: &Path, troubles: &mut BTreeSet<String>) -> Vec<u8> {
         let mut lines = Vec::new();
         if let Some(file) = &self.file {
             let is_left = !has_name(file, path);
@@ -308,7 +308,7 @@ impl Followed {
                 return lines;
             }
         }
-        self.file = open_there(path, told);
+        self.file = open_there(path, troubles);
         self.at = 0;
         if let Some(file) = &self.file {
             lines.extend(whole_lines(file, &mut self.at));

@@ -126,8 +126,8 @@ pub fn is_stderr() -> bool {
 pub fn send(priority: Priority, group: &str, about: &[Field<'_>], text: &str) -> bool {
     static PLACE: OnceLock<Option<(PathBuf, UnixDatagram)>> = OnceLock::new();
     let place = PLACE.get_or_init(|| {
-        let is_usual_world = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_world();
-        let usual = is_usual_world.then(|| PathBuf::from(USUAL_SOCKET));
+        let is_usual_instance = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_instance();
+        let usual = is_usual_instance.then(|| PathBuf::from(USUAL_SOCKET));
         let path = std::env::var_os(SOCKET).filter(|path| !path.is_empty()).map(PathBuf::from).or(usual)?;
         let socket = UnixDatagram::unbound().ok()?;
         socket.set_nonblocking(true).ok()?;

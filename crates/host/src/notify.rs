@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Tells it, if there is one. Nobody waits for it.
-pub fn tell(state: &str) -> io::Result<()> {
+pub fn notify(state: &str) -> io::Result<()> {
     match socket() {
         Some(socket) => send(&socket, state, &[]),
         None => Ok(()),
@@ -25,7 +25,7 @@ pub fn is_there() -> bool {
 }
 
 /// The same with a descriptor, of which it gets a copy.
-pub fn tell_with(state: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+pub fn notify_with(state: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     match socket() {
         Some(socket) => send(&socket, state, &[fd]),
         None => Ok(()),
@@ -38,12 +38,12 @@ fn socket() -> Option<OsString> {
 
 /// All is as it should be. Not to be heard at once costs nothing.
 pub fn alive() {
-    let _again_soon = tell("WATCHDOG=1\n");
+    let _again_soon = notify("WATCHDOG=1\n");
 }
 
 /// Nobody is to watch this service.
 pub fn unwatched() {
-    let _again_soon = tell("WATCHDOG_USEC=0\n");
+    let _again_soon = notify("WATCHDOG_USEC=0\n");
 }
 
 fn send(socket: &OsString, state: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -23,7 +23,7 @@ pub fn system_dir() -> PathBuf {
 }
 
 /// Whether this is a separate instance, which uses only the devices in its devices file.
-pub fn is_private_world() -> bool {
+pub fn is_private_instance() -> bool {
     std::env::var_os("ROWEN_SYSTEM_DIR").is_some_and(|value| !value.is_empty())
 }
 
@@ -40,7 +40,7 @@ pub fn run_dir() -> PathBuf {
 
 /// Whether the process with this directory under /proc has the same run directory. Call it only for processes of this
 /// user: reading the environment of another user's process can hang.
-pub(crate) fn is_of_this_world(process: &Path) -> bool {
+pub(crate) fn is_of_this_instance(process: &Path) -> bool {
     let environment = std::fs::read(process.join("environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
     let theirs = variables.find_map(|variable| variable.strip_prefix(b"ROWEN_RUN_DIR=")).unwrap_or_default();

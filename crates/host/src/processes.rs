@@ -62,7 +62,7 @@ pub fn stuck(name: &str, age: u64) -> usize {
         name_and_state(&stat) == Some((name, 'D')) && started(&stat).is_some_and(|started| started < born_before)
     };
     let is_ours = |process: &Path| {
-        std::fs::metadata(process).is_ok_and(|directory| directory.uid() == user) && paths::is_of_this_world(process)
+        std::fs::metadata(process).is_ok_and(|directory| directory.uid() == user) && paths::is_of_this_instance(process)
     };
     let found = processes
         .map(|entry| entry.path())

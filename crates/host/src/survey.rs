@@ -42,12 +42,12 @@ type Devices = Result<(Scan, Vec<PathBuf>), String>;
 
 /// Surveys the groups of these names, or all.
 pub fn survey(wanted: &[String]) -> Survey {
-    look(wanted, Depth { counters: false, reports: false, devices: true })
+    survey_groups(wanted, Depth { counters: false, reports: false, devices: true })
 }
 
 /// The same, with the counters of servers.
 pub fn survey_with_counters(wanted: &[String]) -> Survey {
-    look(wanted, Depth { counters: true, reports: false, devices: true })
+    survey_groups(wanted, Depth { counters: true, reports: false, devices: true })
 }
 
 /// The request counters of the servers of these groups, or of all groups with a server. Devices are not read.
@@ -82,19 +82,20 @@ pub fn io(wanted: &[String]) -> BTreeMap<String, IoSeen> {
 }
 
 fn ask_for_io(group: &str, deadline: Instant) -> IoSeen {
-    let heard = converse(group, "rowen iostat", &[Request::Io], deadline.saturating_duration_since(Instant::now()));
-    let Some(Heard { process, mut answers, .. }) = heard else {
+    let conversation =
+        converse(group, "rowen iostat", &[Request::Io], deadline.saturating_duration_since(Instant::now()));
+    let Some(Conversation { process, mut answers, .. }) = conversation else {
         return if is_locked(group) { IoSeen::Opening } else { IoSeen::None };
     };
     match answers.pop() {
-        Some(Outcome::Io(io)) => IoSeen::Told { pid: process.map_or(0, |process| process.pid), io },
+        Some(Outcome::Io(io)) => IoSeen::Answered { pid: process.map_or(0, |process| process.pid), io },
         Some(Outcome::Error { kind: ErrorKind::Version, message }) => IoSeen::Refused(message),
         Some(_) | None => IoSeen::Silent,
     }
 }
 
 /// The same, with as many details as `depth` asks for.
-pub fn look(wanted: &[String], depth: Depth) -> Survey {
+pub fn survey_groups(wanted: &[String], depth: Depth) -> Survey {
     let limit = if planted::is("waits_to_know") { Duration::from_secs(3600) } else { LIMIT };
     if planted::is("look_leaves_traces") {
         wanted.iter().for_each(|name| drop(std::fs::write(paths::group_dir(name).join("looked"), "")));
@@ -106,7 +107,7 @@ pub fn look(wanted: &[String], depth: Depth) -> Survey {
         let say = say.clone();
         let ask = {
             let name = name.clone();
-            move || drop(say.send(Word::Group(Box::new(look_at(&name, deadline, depth)))))
+            move || drop(say.send(Word::Group(Box::new(survey_group(&name, deadline, depth)))))
         };
         // Until it answers, it counts as silent.
         let server = if is_locked(&name) { ServerSeen::Silent(noted(&name)) } else { ServerSeen::None };
@@ -115,11 +116,11 @@ pub fn look(wanted: &[String], depth: Depth) -> Survey {
             seen.insert(name, unknown);
         }
     }
-    let look = move || drop(say.send(Word::Devices(look_at_devices(deadline))));
+    let read = move || drop(say.send(Word::Devices(read_devices(deadline))));
     let mut devices: Option<Devices> = None;
     if !depth.devices {
-        drop(look);
-    } else if !start("rowen-look", look) {
+        drop(read);
+    } else if !start("rowen-devices", read) {
         devices = Some(Err("no thread can be started".to_owned()));
     }
     while let Ok(word) = hear.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
@@ -185,11 +186,11 @@ fn noted(group: &str) -> Option<Process> {
     Some(processes::see(pid))
 }
 
-fn look_at(group: &str, deadline: Instant, depth: Depth) -> Seen {
+fn survey_group(group: &str, deadline: Instant, depth: Depth) -> Seen {
     let directory = paths::group_dir(group);
     let left = || deadline.saturating_duration_since(Instant::now());
     // The keeper answers at once, or not at all.
-    let keeper = keeper::look(group, left() / 4);
+    let keeper = keeper::query(group, left() / 4);
     let asked = ask_server(group, left(), depth);
     let Asked { server, counters, report } =
         asked.unwrap_or_else(|| Asked { server: absent_or_opening(group), counters: None, report: None });
@@ -221,7 +222,7 @@ fn absent_or_opening(group: &str) -> ServerSeen {
 }
 
 /// What a server answered.
-struct Heard {
+struct Conversation {
     process: Option<Process>,
     /// One answer for each request, up to the first that was refused or late.
     answers: Vec<Outcome>,
@@ -244,7 +245,7 @@ fn ask_server(group: &str, limit: Duration, depth: Depth) -> Option<Asked> {
         // The last, as it takes longest.
         requests.push(Request::Report { with_use: false });
     }
-    let Heard { process, mut answers } = converse(group, "rowen status", &requests, limit)?;
+    let Conversation { process, mut answers } = converse(group, "rowen status", &requests, limit)?;
     let pid = process.map(|process| process.pid);
     let report = match answers.pop_if(|answer| matches!(answer, Outcome::Report(_))) {
         Some(Outcome::Report(report)) => Some(report),
@@ -265,13 +266,13 @@ fn ask_server(group: &str, limit: Duration, depth: Depth) -> Option<Asked> {
 
 /// Sends the requests to the group's server one after the other, within the limit. None: no process listens, or it is
 /// ending.
-fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -> Option<Heard> {
+fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -> Option<Conversation> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
     match rustix::net::connect(&socket, &Reach::of(paths::control_socket(group)).ok()?.address().ok()?) {
         Ok(()) => {}
         // The queue of connections is full.
-        Err(Errno::AGAIN) => return Some(Heard { process: noted(group), answers: Vec::new() }),
+        Err(Errno::AGAIN) => return Some(Conversation { process: noted(group), answers: Vec::new() }),
         Err(_) => return None,
     }
     let process = sockets::peer(&socket).map(processes::see);
@@ -305,14 +306,14 @@ fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -
     let end = ask_all().err().map(|error| error.kind());
     let is_ending = matches!(answers.first(), Some(Outcome::Error { kind: ErrorKind::Closed, .. }))
         || (answers.is_empty() && end == Some(io::ErrorKind::UnexpectedEof));
-    (!is_ending).then_some(Heard { process, answers })
+    (!is_ending).then_some(Conversation { process, answers })
 }
 
-fn look_at_devices(deadline: Instant) -> Devices {
+fn read_devices(deadline: Instant) -> Devices {
     // A helper waits for a dead device for ever. A monitor that asks each minute must not add a process each time.
     let stuck = processes::stuck(HELPER, OLD);
     if stuck >= STUCK {
-        return Err(format!("{stuck} earlier looks at devices have not come back from the kernel"));
+        return Err(format!("{stuck} earlier reads of devices still hang in the kernel"));
     }
     devices::scan_until(deadline).map_err(|e| e.to_string().trim_end_matches('.').to_owned())
 }

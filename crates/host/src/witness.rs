@@ -1,19 +1,20 @@
-//! What this host has seen last of who is in each group: a file for each, `witness/UUID` below the system directory, by the group's
-//! identifier. A disk that was left behind does not know that others went on without it, and whoever opens a group without some of
-//! its disks may have just that one. This host may know better.
+//! The members of each group as this host saw them last: one file for each group, `witness/UUID` below the system directory.
+//! A disk that was left behind does not know that the other disks went on without it. If a group is opened without some of
+//! its disks, only that disk may be attached. This host may know better.
 //!
-//! * NW1 A change of who is in a group, or who is out, is in the file, durably, before the command is answered that asked for it, and
-//!   before a server serves commands that has found one. Where it cannot be written, all goes on, and that is told.
-//! * NW2 A group that lacks disks is opened only if what is there of it is no older than what the file says, and is not what the others
-//!   went on without. A person may say otherwise.
-//! * NW3 A group that is whole is opened whatever the file says, and so is one that has no file, or a damaged one.
-//! * NW4 There is one small file for each group that has, or had, several disks: [`MOST_GROUPS`] at most. It goes with its group.
+//! * NW1 The file has each change of the members, and of those that are out, durably before the command that made the change is
+//!   answered, and before a server that found the change serves commands. If the file cannot be written, the group continues, and a
+//!   warning says so.
+//! * NW2 A group that lacks disks is opened only if the attached part is not older than the file says, and is not a part that the
+//!   others went on without. A person may override this.
+//! * NW3 A group that has all its disks is opened whatever the file says. So is a group without a file, or with a damaged one.
+//! * NW4 There is one small file for each group that has, or had, several disks, at most [`MAX_GROUPS`]. It is removed with its group.
 //!
-//! Servers have helpers read and write it: it may lie on a volume of the group (H1).
+//! Servers leave reading and writing to helpers, because the file may be on a volume of the group (H1).
 
 use crate::helper::{self, Job};
 use crate::{archive, paths, planted};
-use rowen_control::service::world::Membership;
+use rowen_control::service::platform::Membership;
 use rowen_control::uuids::{lvm_text, parse_lvm_text};
 use rowen_engine::group::PvMembership;
 use rowen_engine::units::Uuid;
@@ -25,11 +26,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// So many groups have files, at most.
-const MOST_GROUPS: usize = 1000;
+const MAX_GROUPS: usize = 1000;
 /// Longer files are none of ours: a group has 64 physical volumes at most.
 const LONGEST: u64 = 16 << 10;
 /// The first line.
-const HEAD: &str = "# Rowen: who is in a volume group, as this host saw it last. It is written anew; do not change it.";
+const HEAD: &str =
+    "# Rowen: the members of a volume group, as this host saw them last. Rowen rewrites it; do not change it.";
 
 /// What a helper does with the file of a group.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,7 +68,7 @@ pub fn path(group: Uuid) -> PathBuf {
     dir().join(lvm_text(group))
 }
 
-/// What was seen last of who is in this group; none: nothing, or nobody can tell.
+/// The members of this group as they were last seen. None: they were never seen, or the file cannot be read.
 pub fn read(group: Uuid) -> Option<Membership> {
     let mut text = String::new();
     File::open(path(group)).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
@@ -138,7 +140,7 @@ fn forget_oldest(new: &Path) {
         ours.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     by_age.retain(|(_, path)| path != new);
     by_age.sort();
-    for (_, path) in by_age.iter().take((by_age.len() + 1).saturating_sub(MOST_GROUPS)) {
+    for (_, path) in by_age.iter().take((by_age.len() + 1).saturating_sub(MAX_GROUPS)) {
         let _ = fs::remove_file(path);
     }
 }

@@ -36,7 +36,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn older_ones_and_those_left_behind_are_told_from_newer_ones() {
+fn older_ones_and_those_left_behind_are_distinguished_from_newer_ones() {
     let pv = |byte: u8| Uuid([byte; 16]);
     // The first went on without the second.
     let without = seen(20, 7, &[1, 2], &[2]);

@@ -163,7 +163,7 @@ fn buffered_files_pass_the_suite_and_say_so() {
     run_suite(&pool, &paths, IoEngine::Sync);
     let buffered = PvSet::open(&pool, &paths, OpenMode::Exclusive, IoEngine::Uring).unwrap();
     assert_eq!(buffered.notes().len(), 2);
-    assert!(buffered.notes()[0].contains("takes no direct I/O"), "{:?}", buffered.notes());
+    assert!(buffered.notes()[0].contains("does not support direct I/O"), "{:?}", buffered.notes());
 }
 
 #[test]

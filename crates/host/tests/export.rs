@@ -509,7 +509,7 @@ fn a_keeper_that_dies_is_replaced_and_given_everything_again() {
     let log = rowen_host::paths::group_dir(&world.group).join("keeper.log");
     wait_for("another keeper", Duration::from_secs(5), || {
         let now = common::processes_of(&world.group, "keeper");
-        let served = fs::read_to_string(&log).is_ok_and(|text| text.matches("a server is here").count() >= 2);
+        let served = fs::read_to_string(&log).is_ok_and(|text| text.matches("a server has connected").count() >= 2);
         now.len() == 1 && now != first && served
     });
     // It keeps the volume again: a client that asks is shown it.

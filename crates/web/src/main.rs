@@ -51,7 +51,7 @@ fn serve(place: Place, site: Site) -> Result<(), String> {
 fn handed_over() -> io::Result<TcpListener> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     if !rustix::net::sockopt::socket_acceptconn(&socket)? {
-        return Err(io::Error::other("nobody can connect to it"));
+        return Err(io::Error::other("it does not listen"));
     }
     let listener = TcpListener::from(socket);
     // That it is one of TCP.

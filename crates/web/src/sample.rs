@@ -71,7 +71,7 @@ pub fn busy() -> Group {
 
 /// One whose server does not answer.
 pub fn silent() -> Group {
-    let next = "let it go on: kill -CONT 1234".to_owned();
+    let next = "continue it: kill -CONT 1234".to_owned();
     let what = "its server (process 1234, which was stopped by a signal (SIGSTOP)) does not answer".to_owned();
     Group {
         name: "archive".into(),

@@ -45,13 +45,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const CHUNK: &str = "64k";
-/// The origin is so many times what is overwritten at random, which is the unit here.
+/// The size of the origin, in units of the part that is overwritten at random.
 const ORIGIN_SHARE: u64 = 4;
 /// The disk, in the same unit: room for the origin, what snapshots hold of it at most, and fillers.
 const DISK_SHARE: u64 = 36;
 /// A filler is so much of the disk.
 const FILLERS: u64 = 40;
-/// The fill may be so many percent less or more than it should be: both together are more than a filler.
+/// The fill may differ from its goal by this many percent: both together are more than a filler.
 const SLACK: f64 = 1.5;
 
 fn sizes(form: &Form) -> Sizes {

@@ -39,20 +39,20 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// mkfs.xfs makes nothing smaller.
-const LEAST_XFS: u64 = 320;
+const MIN_XFS: u64 = 320;
 /// Classic snapshots take their own room each, and copy each chunk once for each of them.
-const MOST_CLASSIC: usize = 10;
+const MAX_CLASSIC: usize = 10;
 /// More would say the same, and the record of their making is long.
-const MOST_RECORDED: usize = 10;
-/// More are made for one size of chunk only: neither of the systems that can have so many gives its snapshots chunks of their own.
+const MAX_RECORDED: usize = 10;
+/// More are made for one chunk size only: the systems that can have this many have no chunk size for each snapshot.
 const MANY: usize = 10;
 const CHUNK_OF_MANY: &str = "256k";
-const MOST_THIN: usize = 100;
+const MAX_THIN: usize = 100;
 /// What the quick form has in user-mode-linux.
-const MOST_BRIEF: usize = 2;
+const MAX_BRIEF: usize = 2;
 
 fn volume(form: &Form) -> u64 {
-    (form.mib + 100).max(LEAST_XFS)
+    (form.mib + 100).max(MIN_XFS)
 }
 
 /// What one classic snapshot may have to take: the file, the log, and its index.
@@ -61,11 +61,11 @@ fn reserve(form: &Form) -> u64 {
 }
 
 fn most(context: &Context) -> usize {
-    if context.form.quick { 4 } else { MOST_CLASSIC }
+    if context.form.quick { 4 } else { MAX_CLASSIC }
 }
 
 fn sizes(form: &Form) -> Sizes {
-    let classic = if form.quick { 4 } else { MOST_CLASSIC as u64 };
+    let classic = if form.quick { 4 } else { MAX_CLASSIC as u64 };
     let (volume, reserve) = (volume(form), reserve(form));
     let shared = volume + 3 * reserve + 128;
     Sizes { raw: volume + 16, lvm: (volume + classic * reserve + 64).max(shared), mirror: UNUSED, rowen: shared }
@@ -86,7 +86,7 @@ fn chunks(context: &Context, system: System) -> Vec<&'static str> {
     match system {
         System::Raw => vec![""],
         _ if context.is_brief() => vec![CHUNK_OF_MANY],
-        // With 4k it says why there is none.
+        // With 4k it says why there is no figure.
         System::Thin => context.pick(&["256k"], &["4k", "256k"], &["4k", "64k", "256k"]),
         _ => context.pick(&["256k"], &["4k", "256k"], &["4k", "256k"]),
     }
@@ -129,14 +129,14 @@ fn why_not(context: &Context, system: System, chunk: &str, count: usize) -> Opti
     match system {
         System::Thin if chunk == "4k" => Some("the smallest chunk of dm-thin is 64k"),
         System::Classic if count > most(context) => Some(super::CLASSIC_LIMIT),
-        System::Thin if count > MOST_THIN => Some(super::THIN_LIMIT),
-        _ if context.recording && count > MOST_RECORDED => Some("no more than 10 snapshots are recorded"),
+        System::Thin if count > MAX_THIN => Some(super::THIN_LIMIT),
+        _ if context.recording && count > MAX_RECORDED => Some("no more than 10 snapshots are recorded"),
         _ if context.form.quick && count > 100 => Some("more than 100: full form only"),
         System::Rowen if context.disks.lvm.is_some() && count > 100 => Some(
             "lvcreate takes 50 ms in user-mode-linux, a thousand of them and their removal two minutes a round; see the host's",
         ),
         _ if count > MANY && chunk != CHUNK_OF_MANY => Some("more than 10: with chunks of 256k only"),
-        _ if context.is_brief() && count > MOST_BRIEF => Some("more than 2 in user-mode-linux: full form only"),
+        _ if context.is_brief() && count > MAX_BRIEF => Some("more than 2 in user-mode-linux: full form only"),
         _ => None,
     }
 }

@@ -55,7 +55,7 @@ fn body(context: &Context) -> Result {
     let rounds = context.form.rounds.to_string();
     let mut run = command::command(&bench);
     run.args(["--only", "recovery", "--rounds", &rounds, "--dir", &dir, "--json", &text(&file)]);
-    // It also judges its figures by its exit code; here they are only told.
+    // It also judges its figures by its exit code; here they are only reported.
     let outcome = command::output(run);
     let said = std::fs::read_to_string(&file).map_err(|_| outcome.err().unwrap_or_else(|| "no figures".to_owned()))?;
     for line in said.lines() {

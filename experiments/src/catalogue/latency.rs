@@ -43,7 +43,7 @@ const CHUNK: &str = "64k";
 const LEVELS: [usize; 5] = [0, 1, 10, 100, 1000];
 const DEPTHS: [u32; 2] = [1, 32];
 /// Each takes room of its own, and each first write to a chunk is copied once for each of them.
-const MOST_CLASSIC: usize = 10;
+const MAX_CLASSIC: usize = 10;
 
 /// What one classic snapshot may have to take: the parts of three levels.
 fn reserve(form: &Form) -> u64 {
@@ -52,7 +52,7 @@ fn reserve(form: &Form) -> u64 {
 
 fn sizes(form: &Form) -> Sizes {
     let shared = 3 * form.mib + 192;
-    let classic = form.mib + 64 + MOST_CLASSIC as u64 * (reserve(form) + 4);
+    let classic = form.mib + 64 + MAX_CLASSIC as u64 * (reserve(form) + 4);
     Sizes { raw: form.mib + 16, lvm: classic.max(shared), mirror: UNUSED, rowen: shared }
 }
 
@@ -60,10 +60,10 @@ fn body(context: &Context) -> Result {
     context.in_turn(|system, round, step| one(context, &context.stack(system), round, step))
 }
 
-/// Why a system has no figure at so many snapshots.
+/// Why a system has no figure for this number of snapshots.
 fn why_not(context: &Context, system: System, count: usize) -> Option<&'static str> {
     match system {
-        System::Classic if count > MOST_CLASSIC => Some(super::CLASSIC_LIMIT),
+        System::Classic if count > MAX_CLASSIC => Some(super::CLASSIC_LIMIT),
         System::Thin if count > 100 => Some(super::THIN_LIMIT),
         _ if context.recording && count > 10 => Some("no more than 10 snapshots are recorded"),
         _ if context.form.quick && count > 100 => Some("more than 100: full form only"),
@@ -114,7 +114,7 @@ fn one(context: &Context, stack: &Stack<'_>, round: usize, step: &dyn Fn(&str, f
 const METRICS: [(&str, &str); 4] = [("writes", "1/s"), ("p50", "ms"), ("p99", "ms"), ("p99.9", "ms")];
 const RECORDED: (&str, &str) = ("response time", "ms");
 
-/// Writes so many at a time in a part of the volume that nothing was written to since it was filled.
+/// Writes this many at a time, in a part of the volume that was not written to since it was filled.
 fn level(
     context: &Context,
     stack: &Stack<'_>,

@@ -222,7 +222,7 @@ impl Hdd {
         }
     }
 
-    /// When so many bytes have passed between the cache and the system, one request after another, and the command is over.
+    /// When this many bytes have passed between the cache and the system, one request after another, and the command is over.
     fn transferred(&mut self, now: Nanos, len: u64) -> Nanos {
         self.interface = self.interface.max(now) + transfer(len, self.sheet.interface_rate);
         self.interface + self.command()

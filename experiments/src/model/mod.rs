@@ -100,7 +100,7 @@ impl Agenda {
     }
 }
 
-/// So many bytes at so many bytes a second.
+/// The time for this many bytes at this rate in bytes per second.
 fn transfer(bytes: u64, rate: f64) -> Nanos {
     (bytes as f64 * 1e9 / rate).round() as Nanos
 }
@@ -143,7 +143,7 @@ impl Dirty {
         self.stretches.range(..=start).next_back().is_some_and(|(_, stretch)| stretch.end >= end)
     }
 
-    /// Takes at most so many bytes from the first stretch at or after a place; from the start of the disk if there is none.
+    /// Takes at most this many bytes from the first stretch at or after a place; if there is no such stretch, from the start of the disk.
     fn take_from(&mut self, place: u64, most: u64) -> Option<(u64, u64, u64)> {
         let (start, stretch) =
             self.stretches.range(place..).next().or_else(|| self.stretches.iter().next()).map(|(s, t)| (*s, *t))?;

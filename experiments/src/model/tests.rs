@@ -66,7 +66,7 @@ fn the_documents_disks_write_without_a_snapshot_as_they_did() {
     let seconds = hdd(&sequential(Op::Write, 8000, 128 << 10)).drained as f64 / 1e9;
     let published = rowen_bench::published::VAN_DOK[0].without;
     assert!(seconds > 0.6 * published && seconds < published, "{seconds}");
-    // The SSD of the LXD document, whose name it does not tell: dd of 1 GiB and sync at 89 to 95 MB/s.
+    // The SSD of the LXD document, which it does not name: dd of 1 GiB and sync at 89 to 95 MB/s.
     let mut writes = sequential(Op::Write, 8192, 128 << 10);
     writes.push(request(Op::Flush, 0, 0, 8192, 1));
     near((1u64 << 30) as f64 / 1e6 / (ssd(&writes).answered as f64 / 1e9), 93.0, 0.08);

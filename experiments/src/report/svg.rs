@@ -25,7 +25,7 @@ const COLOURS: [(&str, &str); 5] = [
 pub struct Line {
     pub name: String,
     pub colour: &'static str,
-    /// Dashes tell the lines of one system apart.
+    /// Dashes distinguish the lines of one system.
     pub dash: usize,
     /// Position on the axis and figure. A line without an axis has one figure for all positions.
     pub points: Vec<(usize, f64)>,

@@ -146,7 +146,7 @@ fn a_bookmark_ends_with_all_that_came_from_its_snapshot() {
     service.run(async move { group.reclaim_idle().await.unwrap() });
     assert!(world.report("vg0").bookmarks[0].has_ended);
     told(&mut world, "rowen bookmark --list vg0", 0, "(ended)");
-    world.memory("vg0").service.look_around();
+    world.memory("vg0").service.periodic_work();
     assert!(world.report("vg0").bookmarks.is_empty());
     let events = world.memory("vg0").notes.events.lock().clone();
     assert!(events.iter().any(|(_, line)| line.contains("the bookmark vg0/mon has ended")), "{events:?}");

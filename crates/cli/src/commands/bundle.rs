@@ -14,13 +14,13 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 const TOGETHER: Duration = Duration::from_secs(120);
 /// The longest part, in bytes.
-const MOST: usize = 1 << 20;
+const MAX: usize = 1 << 20;
 /// The limit for the newest copy of the metadata, which grows with the group.
-const MOST_METADATA: usize = 8 << 20;
+const MAX_METADATA: usize = 8 << 20;
 
 fn probe(name: impl Into<String>, words: &[&str]) -> Probe {
     let words = words.iter().map(|word| (*word).to_owned()).collect();
-    Probe { name: name.into(), words, limit: LIMIT, most: MOST, end: End::First }
+    Probe { name: name.into(), words, limit: LIMIT, most: MAX, end: End::First }
 }
 
 /// The end of a program's output.
@@ -30,7 +30,7 @@ fn last(name: impl Into<String>, words: &[&str]) -> Probe {
 
 /// The end of a file. A missing file is no error.
 fn file(name: impl Into<String>, path: &str) -> Probe {
-    last(name, &["tail", "-c", &MOST.to_string(), "--", path])
+    last(name, &["tail", "-c", &MAX.to_string(), "--", path])
 }
 
 /// The parts about the host.
@@ -86,8 +86,8 @@ fn of_group(group: &str, is_served: bool, system: &str, run: &str) -> Vec<Probe>
         probe(name("features.txt"), &["rowen", "features", group]),
     ];
     let mut metadata = file(name("metadata.txt"), &format!("{system}/backup/{group}"));
-    (metadata.most, metadata.end) = (MOST_METADATA, End::First);
-    metadata.words = ["head", "-c", &MOST_METADATA.to_string(), "--", &format!("{system}/backup/{group}")]
+    (metadata.most, metadata.end) = (MAX_METADATA, End::First);
+    metadata.words = ["head", "-c", &MAX_METADATA.to_string(), "--", &format!("{system}/backup/{group}")]
         .map(str::to_owned)
         .to_vec();
     probes.push(metadata);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn what_is_not_there_is_reported() {
         let mut world = Fake::new();
         let printed = world.run("lvmconfig log/verbose backup/backup");
         assert_eq!(printed.code, 5);

@@ -123,9 +123,9 @@ fn wanted(args: &Args) -> Result<Wanted> {
             let new = match Target::parse(new) {
                 Some(Target::Volume { group: of, volume }) if of == group => volume,
                 Some(Target::Volume { .. }) => {
-                    let told =
+                    let message =
                         format!("\"{new}\" is not in volume group \"{group}\": volumes of one group can be compared.");
-                    return Err(Failure::usage(told));
+                    return Err(Failure::usage(message));
                 }
                 Some(Target::Group(name)) => name,
                 Some(Target::Tag(_)) | None => return Err(Failure::usage(paths::refusal(new))),

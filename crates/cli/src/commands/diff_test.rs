@@ -106,7 +106,7 @@ fn what_cannot_be_compared() {
         rc=5
 
         $ rowen diff --allocated vg0/pool
-        E|  Logical volume vg0/pool is a pool: name a volume in it.
+        E|  Logical volume vg0/pool is a pool: give the name of a volume in it.
         rc=5
 
         $ rowen diff vg0/mon vg1/lv1

@@ -270,8 +270,8 @@ pub fn vgdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         return reports::vgs(session, args);
     }
     let criteria = Criteria::of_command(args, Kind::Group)?;
-    let tells_use = !args.has(Opt::Short) || criteria.as_ref().is_some_and(Criteria::tells_use);
-    let (reports, is_incomplete) = named_reports(session, &args.positionals, tells_use)?;
+    let shows_use = !args.has(Opt::Short) || criteria.as_ref().is_some_and(Criteria::shows_use);
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, shows_use)?;
     let mut page = Page::new(args);
     let is_wanted = |report: &&GroupReport| {
         let has_active = report.volumes.iter().any(|volume| volume.node.active);
@@ -397,8 +397,8 @@ pub fn pvdisplay(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("Incompatible options selected"));
     }
     let criteria = Criteria::of_command(args, Kind::Pv)?;
-    let tells_use = criteria.as_ref().is_some_and(Criteria::tells_use);
-    let mut devices = named_devices(session, args, tells_use)?;
+    let shows_use = criteria.as_ref().is_some_and(Criteria::shows_use);
+    let mut devices = named_devices(session, args, shows_use)?;
     let reports = std::mem::take(&mut devices.reports);
     let mut page = Page::new(args);
     for label in &devices.labels {

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, no_group};
-use crate::top::run::Eye;
+use crate::top::run::Sampler;
 use rowen_web::facts;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -30,11 +30,11 @@ fn collector(session: &mut Session<'_>, wanted: &[String], every: Duration) -> C
     Collector::new(session.backend.host_name(), wanted.to_vec(), every.as_secs())
 }
 
-fn look(session: &mut Session<'_>, eye: &mut Eye, collector: &mut Collector) -> f64 {
+fn sample(session: &mut Session<'_>, sampler: &mut Sampler, collector: &mut Collector) -> f64 {
     let time = session.backend.now();
-    let look = eye.look(&mut |groups, depth| session.backend.look(groups, depth), time);
+    let sample = sampler.sample(&mut |groups, depth| session.backend.survey_groups(groups, depth), time);
     let uptime = facts::uptime();
-    collector.see(look, uptime);
+    collector.see(sample, uptime);
     uptime
 }
 
@@ -47,10 +47,10 @@ fn read_events(session: &mut Session<'_>, collector: &mut Collector) {
 fn once(session: &mut Session<'_>, wanted: Vec<String>) -> Result {
     let mut collector = collector(session, &wanted, Duration::ZERO);
     read_events(session, &mut collector);
-    let mut eye = Eye::new(wanted);
-    look(session, &mut eye, &mut collector);
+    let mut sampler = Sampler::new(wanted);
+    sample(session, &mut sampler, &mut collector);
     session.backend.pause(SECOND);
-    let uptime = look(session, &mut eye, &mut collector);
+    let uptime = sample(session, &mut sampler, &mut collector);
     let text = serde_json::to_string_pretty(&collector.facts(uptime)).map_err(|e| Failure::failed(e.to_string()))?;
     session.console.raw_out(&format!("{text}\n"));
     let missing: Vec<String> = collector.missing().map(|name| no_group(name)).collect();
@@ -67,9 +67,9 @@ fn again_and_again(session: &mut Session<'_>, path: &str, wanted: Vec<String>) -
     // Follows before it reads the existing events, so that no event is missed.
     let news = follow(session.backend.follow());
     read_events(session, &mut collector);
-    let mut eye = Eye::lasting(wanted);
+    let mut sampler = Sampler::lasting(wanted);
     loop {
-        let uptime = look(session, &mut eye, &mut collector);
+        let uptime = sample(session, &mut sampler, &mut collector);
         news.try_iter().flatten().for_each(|(uuid, lines)| collector.events.add(&uuid, &lines));
         let text = serde_json::to_string(&collector.facts(uptime)).map_err(|e| Failure::failed(e.to_string()))?;
         session.backend.publish(path, &text).map_err(Failure::from)?;
@@ -81,15 +81,15 @@ type News = Vec<(String, Vec<u8>)>;
 
 /// Follows events in its own thread: their files may be on a device that hangs, and the rest must continue.
 fn follow(mut next: Follow) -> Receiver<News> {
-    let (say, hear) = channel();
+    let (sender, receiver) = channel();
     // Without the thread the document has only the earlier events.
     let _events_stand_still = std::thread::Builder::new().name("rowen-events".into()).spawn(move || {
         while let Some(news) = next() {
-            if !news.is_empty() && say.send(news).is_err() {
+            if !news.is_empty() && sender.send(news).is_err() {
                 break;
             }
             std::thread::sleep(SECOND);
         }
     });
-    hear
+    receiver
 }

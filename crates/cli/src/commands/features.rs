@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The width of the longest name and two blanks.
-const NAME: usize = 14;
+const NAME: usize = 16;
 
 pub fn features(session: &mut Session<'_>, args: &Args) -> Result {
     if args.positionals.is_empty() {
@@ -33,7 +33,7 @@ pub fn features(session: &mut Session<'_>, args: &Args) -> Result {
         .iter()
         .for_each(|path| session.console.complain(format!("WARNING: {path} does not answer and is left out.")));
     let mut is_well = true;
-    let mut told = Vec::new();
+    let mut rows = Vec::new();
     for name in &wanted {
         let groups = groups(&seen, name);
         if groups.is_empty() {
@@ -43,13 +43,13 @@ pub fn features(session: &mut Session<'_>, args: &Args) -> Result {
         for group in groups {
             is_well &= group.can_be_opened();
             match args.has(Opt::Json) {
-                true => told.push(as_json(&group)),
+                true => rows.push(as_json(&group)),
                 false => lines(&group).iter().for_each(|line| session.console.say(line)),
             }
         }
     }
     if args.has(Opt::Json) {
-        session.console.raw_out(&format!("{}\n", json!({"groups": told})));
+        session.console.raw_out(&format!("{}\n", json!({"groups": rows})));
     }
     if is_well { Ok(()) } else { Err(Failure::Told) }
 }
@@ -101,12 +101,15 @@ fn lines(format: &FormatSeen) -> Vec<String> {
     }
     for bit in bits(format.unknown()) {
         lines.push(format!(
-            "  {:<NAME$}not known to this program: a later version of Rowen made use of it",
+            "  {:<NAME$}not known to this program: a later version of Rowen added it",
             format!("bit {bit}")
         ));
     }
     for bit in bits(format.compatible) {
-        lines.push(format!("  {:<NAME$}not known to this program, and no hindrance", format!("also {bit}")));
+        lines.push(format!(
+            "  {:<NAME$}not known to this program, which can open the group all the same",
+            format!("also {bit}")
+        ));
     }
     lines
 }
@@ -123,4 +126,14 @@ fn as_json(format: &FormatSeen) -> Value {
         "unknown_bits": bits(format.unknown()),
         "unknown_compatible_bits": bits(format.compatible),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_apart_from_what_they_mean() {
+        assert!(FEATURES.iter().all(|feature| feature.name.len() + 2 <= NAME));
+    }
 }

@@ -118,10 +118,10 @@ pub fn chosen_groups(session: &mut Session<'_>, args: &Args) -> Result<Vec<Strin
     let criteria = Criteria::of_command(args, Kind::Group)?;
     let names = named_groups(session, &args.positionals)?;
     let Some(criteria) = criteria else { return Ok(names) };
-    let tells_use = criteria.tells_use();
+    let shows_use = criteria.shows_use();
     let mut chosen = Vec::new();
     for name in names {
-        match session.report_with(&name, tells_use) {
+        match session.report_with(&name, shows_use) {
             Ok(report) if criteria.takes_group(&report) => chosen.push(name),
             Ok(_) => {}
             Err(failure) if !args.positionals.is_empty() => return Err(failure),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The interval of looking for new events.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// The history of a group that has, or had, a name.
 struct Group {
@@ -70,7 +70,7 @@ fn groups(session: &mut Session<'_>, args: &Args) -> Result<(Vec<Group>, bool)> 
     let mut is_missing = false;
     for name in &wanted {
         if !groups.iter().any(|group| group.is_called(name)) {
-            session.console.complain(format!("Nothing is written down of a volume group \"{name}\"."));
+            session.console.complain(format!("There is no history of a volume group \"{name}\"."));
             is_missing = true;
         }
     }
@@ -79,7 +79,7 @@ fn groups(session: &mut Session<'_>, args: &Args) -> Result<(Vec<Group>, bool)> 
 }
 
 /// Prints to standard error what could not be read.
-fn tell_damage(session: &mut Session<'_>, group: &Group, damaged: u64) {
+fn warn_of_damage(session: &mut Session<'_>, group: &Group, damaged: u64) {
     group.troubles.iter().for_each(|trouble| session.console.complain(format!("WARNING: {trouble}.")));
     if damaged > 0 {
         let heading = group.heading();
@@ -102,14 +102,14 @@ pub fn history(session: &mut Session<'_>, args: &Args) -> Result {
     let (groups, is_missing) = groups(session, args)?;
     let form = TimeFormat::default();
     let (is_json, is_long) = (args.has(Opt::Json), args.has(Opt::Long));
-    let mut told = Vec::new();
+    let mut rows = Vec::new();
     let mut is_first = true;
     for mut group in groups {
-        tell_damage(session, &group, group.commands.damaged);
+        warn_of_damage(session, &group, group.commands.damaged);
         let entries = merge(std::mem::take(&mut group.commands.lines));
         if is_json {
             let damaged = group.commands.damaged;
-            told.push(json!({"name": group.name, "uuid": group.uuid, "damaged_lines": damaged, "commands": entries}));
+            rows.push(json!({"name": group.name, "uuid": group.uuid, "damaged_lines": damaged, "commands": entries}));
             continue;
         }
         if entries.is_empty() {
@@ -128,7 +128,7 @@ pub fn history(session: &mut Session<'_>, args: &Args) -> Result {
         }
     }
     if is_json {
-        print_json(session, &json!({"groups": told}))?;
+        print_json(session, &json!({"groups": rows}))?;
     }
     end(is_missing)
 }
@@ -150,13 +150,13 @@ pub fn events(session: &mut Session<'_>, args: &Args) -> Result {
     let (groups, is_missing) = groups(session, args)?;
     let mut printer = Printer { form: TimeFormat::default(), is_json: args.has(Opt::Json), names: BTreeMap::new() };
     for group in &groups {
-        tell_damage(session, group, group.events.damaged);
+        warn_of_damage(session, group, group.events.damaged);
         printer.names.insert(group.uuid.clone(), group.name.clone());
     }
     if args.has(Opt::Json) && next.is_none() {
-        let told = |group: &Group| json!({"name": group.name, "uuid": group.uuid, "damaged_lines": group.events.damaged, "events": group.events.lines});
-        let told: Vec<Value> = groups.iter().map(told).collect();
-        print_json(session, &json!({"groups": told}))?;
+        let row = |group: &Group| json!({"name": group.name, "uuid": group.uuid, "damaged_lines": group.events.damaged, "events": group.events.lines});
+        let rows: Vec<Value> = groups.iter().map(row).collect();
+        print_json(session, &json!({"groups": rows}))?;
         return end(is_missing);
     }
     for group in &groups {
@@ -183,7 +183,7 @@ fn follow(session: &mut Session<'_>, printer: &Printer, wanted: &[String], mut n
             }
         }
         session.console.flush();
-        session.backend.pause(LOOK);
+        session.backend.pause(POLL_EVERY);
     }
 }
 

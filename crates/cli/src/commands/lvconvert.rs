@@ -38,7 +38,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         _ if args.has(Opt::Repair) => {
             let (report, volume) = one(session, args, 0)?;
             Err(Failure::failed(format!(
-                "{} is not repaired by itself: \"rowen check {group}\" tells what is damaged, \"rowen repair {group}\" mends it.",
+                "{} cannot be repaired alone: \"rowen check {group}\" lists the damage, \"rowen repair {group}\" repairs the group.",
                 full(&report, &volume),
                 group = report.name
             )))
@@ -118,7 +118,7 @@ fn confirm(session: &mut Session<'_>, args: &Args, warning: &str, what: &str) ->
     session.console.complain(format!(
         "WARNING: Converting {warning}\nTHIS WILL DESTROY CONTENT OF LOGICAL VOLUME (filesystem etc.)"
     ));
-    if args.is_sure() || session.console.asks(&format!("Do you really want to convert {what}?")) {
+    if args.assumes_yes() || session.console.asks(&format!("Do you really want to convert {what}?")) {
         return Ok(());
     }
     Err(Failure::failed("Conversion aborted."))
@@ -228,7 +228,7 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Snapshot])?;
     Err(Failure::failed(format!(
-        "Snapshot {} is not split off: it has no store that could be without its origin. Remove it to end it.",
+        "Snapshot {} cannot be split off: it has no store of its own. To end it, remove it.",
         full(&report, &volume)
     )))
 }
@@ -308,7 +308,7 @@ fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
     }
     if args.yes_no(Opt::Zero) == Some(false) {
         return Err(Failure::failed(format!(
-            "{group}/{name} holds no snapshot's store that could be used again: leave out --zero n to make a new snapshot."
+            "{group}/{name} has no store of a snapshot that could be used again: leave out --zero n to make a new snapshot."
         )));
     }
     let chunk_blocks = lvcreate::chunk_blocks(args)?;
@@ -342,7 +342,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
     let full = full(&report, &volume);
     if volume.node.open {
         return Err(Failure::failed(format!(
-            "Logical volume {full} in use.\nIts contents change hands while nobody has it open: unmount it and try again."
+            "Logical volume {full} in use.\nIts contents can be converted only while no program has it open: unmount it and try again."
         )));
     }
     let origin_name = match args.text(Opt::OriginName) {

@@ -21,9 +21,9 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::fs::File;
 
 /// LVM's maximum.
-const MOST_EXTENTS: u64 = u32::MAX as u64;
-const LEAST_CHUNK: u64 = 4 << 10;
-const MOST_CHUNK: u64 = 512 << 10;
+const MAX_EXTENTS: u64 = u32::MAX as u64;
+const MIN_CHUNK: u64 = 4 << 10;
+const MAX_CHUNK: u64 = 512 << 10;
 /// The chunk size without `-c`: redirected writes within one chunk are placed next to each other.
 const DEFAULT_CHUNK: u64 = 64 << 10;
 
@@ -165,7 +165,7 @@ pub fn check_name(group: &str, name: &str) -> Result {
         _ if name.contains('/') => Failure::usage(paths::refusal(name)),
         _ => Failure::usage(format!("Logical volume name \"{name}\" is invalid.")),
     })?;
-    names::pair_too_long(group, name).map_or(Ok(()), |told| Err(Failure::failed(told)))
+    names::pair_too_long(group, name).map_or(Ok(()), |refusal| Err(Failure::failed(refusal)))
 }
 
 /// The report that the creation needs: of the named volumes, or of all volumes to generate a name.
@@ -205,12 +205,12 @@ fn single(args: &Args) -> Option<&str> {
 fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> Result<u64> {
     let extent = extent_bytes(report);
     let extents = bytes.div_ceil(extent);
-    if extents > MOST_EXTENTS {
+    if extents > MAX_EXTENTS {
         return Err(Failure::failed(format!(
             "Volume too large ({}) for extent size {}. Upper limit is less than {}.",
             sentence(bytes),
             sentence(extent),
-            sentence(MOST_EXTENTS.saturating_mul(extent))
+            sentence(MAX_EXTENTS.saturating_mul(extent))
         )));
     }
     if bytes % extent != 0 {
@@ -240,7 +240,7 @@ fn size_in_extents(
     }
     let extents = args.extents(Opt::Extents).ok_or(Failure::NoForm)?;
     let count = match (extents.of, origin) {
-        (None, _) => extents.count.min(MOST_EXTENTS),
+        (None, _) => extents.count.min(MAX_EXTENTS),
         (Some(ShareOf::Group), _) => {
             let wanted = sizes::share(extents.count, report.extents);
             let free = session.free_extents(report, wanted)?;
@@ -268,7 +268,7 @@ fn size_in_extents(
             return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only."));
         }
         (Some(ShareOf::Volume), _) => {
-            return Err(Failure::usage("Percentage of a volume makes no sense for a new one."));
+            return Err(Failure::usage("A new volume has no size that a percentage could refer to."));
         }
     };
     match count {
@@ -332,10 +332,10 @@ fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) ->
 /// The chunk size of a thin pool, in blocks. LVM permits larger ones, and any multiple of 64 KiB. Nothing is copied
 /// here, so the next smaller power of two is good enough.
 pub fn pool_chunk_blocks(args: &Args) -> Result<u32> {
-    const LEAST: u64 = 64 << 10;
+    const MIN: u64 = 64 << 10;
     match args.size(Opt::ChunkSize).map(|size| size.bytes) {
-        Some(bytes) if bytes >= LEAST && bytes % LEAST == 0 && bytes <= 1 << 30 => {
-            let chunk = 1 << bytes.min(MOST_CHUNK).ilog2();
+        Some(bytes) if bytes >= MIN && bytes % MIN == 0 && bytes <= 1 << 30 => {
+            let chunk = 1 << bytes.min(MAX_CHUNK).ilog2();
             Ok((chunk / BLOCK_SIZE) as u32)
         }
         _ => chunk_blocks(args),
@@ -350,7 +350,7 @@ pub fn full_policy(args: &Args) -> FullPolicy {
 /// `-c` in blocks.
 pub fn chunk_blocks(args: &Args) -> Result<u32> {
     let bytes = args.size(Opt::ChunkSize).map_or(DEFAULT_CHUNK, |size| size.bytes);
-    if !bytes.is_power_of_two() || !(LEAST_CHUNK..=MOST_CHUNK).contains(&bytes) {
+    if !bytes.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&bytes) {
         return Err(Failure::usage("Chunk size must be a power of 2 in the range 4K to 512K."));
     }
     Ok((bytes / BLOCK_SIZE) as u32)
@@ -724,7 +724,7 @@ fn named_pool(report: &GroupReport, pool: &str) -> Result<String> {
 
 /// Bytes of a chunk of LVM's store, whose table has an entry for each chunk. Without an option it is LVM's default.
 pub fn store_chunk(args: &Args) -> u64 {
-    args.size(Opt::ChunkSize).map_or(LEAST_CHUNK, |size| size.bytes)
+    args.size(Opt::ChunkSize).map_or(MIN_CHUNK, |size| size.bytes)
 }
 
 /// The reserve of a snapshot in blocks: the requested size, but not more than the snapshot can use.
@@ -746,13 +746,13 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
 
 /// Refuses a snapshot that is too small for any change of its origin, as LVM does.
 pub fn check_least(report: &GroupReport, extents: u64, chunk: u64) -> Result {
-    const LEAST_CHUNKS: u64 = 3;
-    let (least, extent) = (LEAST_CHUNKS * chunk, extent_bytes(report));
+    const MIN_CHUNKS: u64 = 3;
+    let (least, extent) = (MIN_CHUNKS * chunk, extent_bytes(report));
     if extents.saturating_mul(extent) >= least {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "Snapshot volume cannot be smaller than {LEAST_CHUNKS} chunks ({} extents, {}).",
+        "Snapshot volume cannot be smaller than {MIN_CHUNKS} chunks ({} extents, {}).",
         least.div_ceil(extent),
         sentence(least)
     )))

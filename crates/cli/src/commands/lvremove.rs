@@ -65,7 +65,7 @@ fn remove_one(
     }
     // A volume in use is refused whatever the answer is, so there is no question.
     let is_free = names.iter().all(|name| report.volume(name).is_none_or(|volume| !volume.node.open));
-    if !args.is_sure() && is_free {
+    if !args.assumes_yes() && is_free {
         let others = names.len() - 1;
         let question = match role(volume) {
             Role::Pool if others > 0 => {

@@ -124,7 +124,7 @@ impl Wish<'_> {
             }
         }
         let word = self.word;
-        Err(Failure::failed(format!("Logical volume {word} is being resized by others all the time; try again.")))
+        Err(Failure::failed(format!("Logical volume {word} is resized by other commands all the time; try again.")))
     }
 
     /// `is_again`: the messages about the size have been printed.
@@ -364,7 +364,7 @@ fn capped(
 }
 
 fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) -> Result {
-    let told = match direction {
+    let message = match direction {
         _ if new == old && !is_capped => format!("New size ({new} extents) matches existing size ({old} extents)."),
         Direction::Up if new < old => {
             format!("New size given ({new} extents) not larger than existing size ({old} extents)")
@@ -374,7 +374,7 @@ fn check_direction(old: u64, new: u64, direction: Direction, is_capped: bool) ->
         }
         _ => return Ok(()),
     };
-    Err(Failure::failed(told))
+    Err(Failure::failed(message))
 }
 
 /// The engine decides about space. This check gives LVM's message first.
@@ -411,7 +411,7 @@ fn confirm_reduction(
     session.console.complain(format!(
         "WARNING: Reducing active{open} logical volume to {size}.\nTHIS MAY DESTROY YOUR DATA (filesystem etc.)"
     ));
-    if args.is_sure() || session.console.asks(&format!("Do you really want to reduce {full}?")) {
+    if args.assumes_yes() || session.console.asks(&format!("Do you really want to reduce {full}?")) {
         return Ok(());
     }
     Err(Failure::failed(format!("Logical volume {full} NOT reduced.")))

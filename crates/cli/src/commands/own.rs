@@ -63,16 +63,16 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
             other => return Err(unexpected(&group, &other)),
         },
     };
-    tell_findings(session, &group, &checked)
+    print_findings(session, &group, &checked)
 }
 
-fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
+fn print_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
     let CheckOutcome { findings, repairable, repaired, notes, nodes, blocks } = checked;
     for note in notes {
         session.console.say(format!("{note}."));
     }
     for copy in repaired {
-        session.console.say(format!("Written anew from the good copy: {copy}."));
+        session.console.say(format!("Rewritten from the good copy: {copy}."));
     }
     for finding in findings {
         session.console.complain(finding);
@@ -83,7 +83,7 @@ fn tell_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome)
         return Ok(());
     }
     if *repairable > 0 {
-        session.console.complain(format!("{repairable} of these can be mended: rowen repair {group}"));
+        session.console.complain(format!("{repairable} of these can be repaired: rowen repair {group}"));
     }
     let count = findings.len();
     Err(Failure::failed(format!("Volume group \"{group}\" is damaged: {count} finding(s), {seen}.")))
@@ -109,8 +109,8 @@ pub fn snapshot(session: &mut Session<'_>, args: &Args) -> Result {
         let name = format!("{}-{suffix}", origin.name);
         names::check_volume(&name)
             .map_err(|why| Failure::usage(format!("Snapshot name \"{name}\" is invalid: {why}")))?;
-        if let Some(told) = names::pair_too_long(&group, &name) {
-            return Err(Failure::failed(told));
+        if let Some(refusal) = names::pair_too_long(&group, &name) {
+            return Err(Failure::failed(refusal));
         }
         if report.volume(&name).is_some() {
             return Err(Failure::failed(format!(
@@ -173,7 +173,7 @@ pub fn revert(session: &mut Session<'_>, args: &Args) -> Result {
     let name = &target.name;
     let question =
         format!("Do you really want to replace the contents of {group}/{name} with those of {group}/{source}?");
-    if !args.is_sure() && !session.is_test && !session.console.asks(&question) {
+    if !args.assumes_yes() && !session.is_test && !session.console.asks(&question) {
         return Err(Failure::failed(format!("Logical volume {group}/{name} not reverted.")));
     }
     session.change(group, Request::Revert { target: name.clone(), source: source.clone() })?;
@@ -209,7 +209,7 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
         }
         Some(0) => session.console.say(format!("No server of volume group \"{group}\" runs.")),
         Some(volumes) => session.console.say(format!(
-            "No server of volume group \"{group}\" runs. What one that was killed left of {volumes} device(s) is cleared away."
+            "No server of volume group \"{group}\" runs. {volumes} device(s) of a killed server are removed."
         )),
     }
     Ok(())

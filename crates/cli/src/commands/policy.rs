@@ -41,7 +41,7 @@ pub fn growth(
             ));
         }
     };
-    if policy.threshold < Autoextend::LEAST_THRESHOLD && !is_again {
+    if policy.threshold < Autoextend::MIN_THRESHOLD && !is_again {
         session.console.complain(too_low.replace("{}", &policy.threshold.to_string()));
     }
     if policy.threshold >= 100 || volume.state != VolumeState::Ok {

@@ -58,7 +58,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
             true if session.is_test => Ok(()),
             true => write_out(session, path),
             false => {
-                tell_sparse(session, path);
+                warn_of_sparse(session, path);
                 Ok(())
             }
         }
@@ -66,7 +66,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 /// A file without holes is written faster.
-fn tell_sparse(session: &mut Session<'_>, path: &str) {
+fn warn_of_sparse(session: &mut Session<'_>, path: &str) {
     let missing = session.backend.without_room(path);
     if missing > 0 {
         session.console.say(format!(
@@ -88,12 +88,12 @@ fn write_out(session: &mut Session<'_>, path: &str) -> Result {
         Err(trouble) => {
             session.tell(&Failure::from(trouble));
             return Err(Failure::failed(format!(
-                "{path} is a physical volume, and is not written out. It can be used as it is; the same command goes on."
+                "{path} is a physical volume, but not all of it is written out. It can be used now; the same command writes out the rest."
             )));
         }
     }
     if session.backend.without_room(path) > 0 {
-        session.console.say(format!("Its filesystem keeps zeros without room for them: {path} is sparse still."));
+        session.console.say(format!("Its filesystem stores zeros without space: {path} is still sparse."));
     }
     Ok(())
 }

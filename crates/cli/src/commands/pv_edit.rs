@@ -98,7 +98,7 @@ fn chosen(session: &mut Session<'_>, args: &Args) -> Result<(Vec<String>, bool)>
     if !args.positionals.is_empty() && criteria.is_none() && !has_tags {
         return Ok((args.positionals.clone(), false));
     }
-    let devices = named_devices(session, args, criteria.as_ref().is_some_and(Criteria::tells_use))?;
+    let devices = named_devices(session, args, criteria.as_ref().is_some_and(Criteria::shows_use))?;
     let is_incomplete = devices.is_incomplete || devices.has_closed_groups;
     let Some(criteria) = criteria else {
         return Ok((devices.labels.into_iter().map(|label| label.path).collect(), is_incomplete));
@@ -200,7 +200,7 @@ pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
     let mut tally = each(session, &paths, |session, label| {
         let path = &label.path;
         if limit.is_some_and(|limit| limit > label.size) {
-            return Err(Failure::failed(format!("{path}: the device has {} bytes only.", label.size)));
+            return Err(Failure::failed(format!("{path}: the device has only {} bytes.", label.size)));
         }
         let bytes = limit.filter(|limit| *limit < label.size);
         if let Some(limit) = bytes {
@@ -230,7 +230,7 @@ fn confirm_less(session: &mut Session<'_>, args: &Args, label: &LabelledPv, limi
     let LabelledPv { path, size, .. } = label;
     let question =
         format!("{path}: Requested size {} is less than real size {}. Proceed? ", sentence(limit), sentence(*size));
-    if !args.is_sure() && !session.console.asks(&question) {
+    if !args.assumes_yes() && !session.console.asks(&question) {
         return Err(Failure::failed(format!("Physical Volume {path} not resized.")));
     }
     let (limit, size) = (limit / SECTOR, size / SECTOR);

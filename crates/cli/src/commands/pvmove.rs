@@ -178,8 +178,8 @@ impl Watch {
             let now = status(session, group)?;
             if let Some(before) = last.as_ref().filter(|before| before.path != now.path) {
                 return Err(Failure::failed(format!(
-                    "Moving extents off {} did not go on after the server of volume group {group} was replaced; \"rowen history \
-                     {group}\" tells why. What was moved stays where it is; the same command moves the rest.",
+                    "Moving extents off {} did not go on after the server of volume group {group} was replaced;  \
+                     \"rowen history {group}\" says why. What was moved stays where it is; the same command moves the rest.",
                     before.path
                 )));
             }
@@ -208,7 +208,7 @@ impl Watch {
         }
         if let Some(why) = &end.failed {
             return Err(Failure::failed(format!(
-                "{why}\nMoving extents off {} ended before its end. What was moved stays where it is.",
+                "{why}\nMoving extents off {} failed before the end. What was moved stays where it is.",
                 end.path
             )));
         }
@@ -221,8 +221,8 @@ impl Watch {
         match end.unreadable {
             0 => Ok(()),
             some => Err(Failure::failed(format!(
-                "{some} extents of {} have blocks that cannot be read, and stay there. \"rowen status {group}\" tells what failed; \
-                 write these blocks anew, or remove the volumes that have them.",
+                "{some} extents of {} have blocks that cannot be read, and were not moved. \"rowen status {group}\" \
+                 lists what failed. Write these blocks again, or remove their volumes.",
                 end.path
             ))),
         }

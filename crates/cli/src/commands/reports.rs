@@ -68,7 +68,7 @@ pub fn end_of_query(args: &Args, is_incomplete: bool) -> Result {
 
 pub fn lvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Volume, Kind::Segment))?;
-    let detail = Detail { all_volumes: shape.counts_all(), with_use: shape.tells_use() };
+    let detail = Detail { all_volumes: shape.counts_all(), with_use: shape.shows_use() };
     let mut selection = match args.has(Opt::All) {
         true => session.select_all(&args.positionals, detail)?,
         false => session.select(&args.positionals, detail)?,
@@ -144,7 +144,7 @@ pub fn named_reports(session: &mut Session<'_>, words: &[String], with_use: bool
 
 pub fn vgs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, Kind::Group)?;
-    let (reports, is_incomplete) = named_reports(session, &args.positionals, shape.tells_use())?;
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, shape.shows_use())?;
     let reports: Vec<&GroupReport> = reports.iter().collect();
     let places = all_places(session, &reports, shape.needs_places())?;
     let groups = indexed(&reports, &places);
@@ -182,14 +182,14 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
         Devices { labels: Vec::new(), reports: Vec::new(), is_incomplete: false, has_closed_groups: false };
     for (path, word) in paths.iter().zip(words) {
         if !labels.iter().any(|label| &label.path == path) {
-            let told = match session.backend.exists(path) {
+            let message = match session.backend.exists(path) {
                 // LVM has this message if there is no physical volume at all.
                 false if labels.is_empty() => format!("Failed to find device \"{word}\"."),
                 false => format!("Cannot use {word}: device not found"),
                 true if args.has(Opt::Fields) => format!("No physical volume label read from {path}."),
                 true => format!("Failed to find physical volume \"{path}\"."),
             };
-            session.console.complain(told);
+            session.console.complain(message);
             devices.is_incomplete = true;
         }
     }
@@ -216,6 +216,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
             }
         }
     }
+    labels.iter_mut().for_each(|label| leave_group(label, &devices.reports));
     show_missing(&devices.reports, &mut labels, is_all || !tags.is_empty());
     let has_tag = |label: &LabelledPv| {
         let report = devices.reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
@@ -241,6 +242,14 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     Ok(devices)
 }
 
+/// A disk that was removed from its group while it was missing still names the group. It is not a member.
+fn leave_group(label: &mut LabelledPv, reports: &[GroupReport]) {
+    let report = reports.iter().find(|report| Some(&report.name) == label.group.as_ref());
+    if report.is_some_and(|report| report.pvs.iter().all(|pv| Some(pv.uuid) != label.uuid)) {
+        label.group = None;
+    }
+}
+
 /// Missing physical volumes have no valid or readable label. They get LVM's name for missing ones.
 fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>, is_all: bool) {
     for report in reports {
@@ -263,7 +272,7 @@ fn show_missing(reports: &[GroupReport], labels: &mut Vec<LabelledPv>, is_all: b
 
 pub fn pvs(session: &mut Session<'_>, args: &Args) -> Result {
     let shape = Shape::from(args, kind(args, Kind::Pv, Kind::Piece))?;
-    let devices = named_devices(session, args, shape.tells_use())?;
+    let devices = named_devices(session, args, shape.shows_use())?;
     let reports: Vec<&GroupReport> = devices.reports.iter().collect();
     let places = all_places(session, &reports, shape.needs_places())?;
     let groups = indexed(&reports, &places);
@@ -281,8 +290,8 @@ pub fn full(session: &mut Session<'_>, args: &Args) -> Result {
     const PARTS: [Kind; 5] = [Kind::Group, Kind::Pv, Kind::Volume, Kind::Piece, Kind::Segment];
     let shapes: Vec<(Kind, Shape)> =
         PARTS.into_iter().map(|kind| Ok((kind, Shape::of_part(args, kind)?))).collect::<Result<_>>()?;
-    let tells_use = shapes.iter().any(|(_, shape)| shape.tells_use());
-    let (reports, is_incomplete) = named_reports(session, &args.positionals, tells_use)?;
+    let shows_use = shapes.iter().any(|(_, shape)| shape.shows_use());
+    let (reports, is_incomplete) = named_reports(session, &args.positionals, shows_use)?;
     let reports: Vec<&GroupReport> = reports.iter().collect();
     let needs_places = shapes.iter().any(|(_, shape)| shape.needs_places());
     let places = all_places(session, &reports, needs_places)?;

@@ -38,9 +38,9 @@ pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
         ));
     }
     let Some(command) = session.backend.ssh_command() else {
-        let told =
+        let message =
             "No client of ssh asks for anything (SSH_ORIGINAL_COMMAND): --restrict is for command= in authorized_keys.";
-        return Err(Failure::usage(told));
+        return Err(Failure::usage(message));
     };
     let mut asked = read(&command, &allowed).map_err(|why| {
         let into = match &allowed {

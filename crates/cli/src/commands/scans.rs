@@ -85,7 +85,7 @@ pub fn pvscan(session: &mut Session<'_>, args: &Args) -> Result {
 
 fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usize]) {
     /// LVM's column has the width of the name of its orphan group.
-    const LEAST_GROUP: usize = 13;
+    const MIN_GROUP: usize = 13;
     if wanted.is_empty() {
         return session.console.say("No matching physical volumes found");
     }
@@ -100,7 +100,7 @@ fn show(session: &mut Session<'_>, args: &Args, devices: &Devices, wanted: &[usi
     let widest =
         wanted.iter().map(|at| name(*at).len()).max().unwrap_or(0) + if args.has(Opt::ShowUuid) { 3 } else { 2 };
     let of_groups = wanted.iter().filter_map(|at| devices.labels[*at].group.as_ref()).map(String::len);
-    let group_width = of_groups.chain([LEAST_GROUP]).max().unwrap_or(LEAST_GROUP) + 2;
+    let group_width = of_groups.chain([MIN_GROUP]).max().unwrap_or(MIN_GROUP) + 2;
     let (mut used, mut free) = ((0u64, 0u64), (0u64, 0u64));
     for at in wanted {
         let label = &devices.labels[*at];

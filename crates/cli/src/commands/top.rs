@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::top::draw;
 use crate::top::face::Face;
 use crate::top::model::{Event, Model};
-use crate::top::run::{self, Eye};
+use crate::top::run::{self, Sampler};
 use rowen_control::names;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The columns of output that does not go to a terminal.
 const USUAL: usize = 80;
 /// The maximum of columns, whatever the environment says.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 pub fn top(session: &mut Session<'_>, args: &Args) -> Result {
     let mut wanted: Vec<String> = Vec::with_capacity(args.positionals.len());
@@ -46,26 +46,26 @@ pub fn top(session: &mut Session<'_>, args: &Args) -> Result {
     }
     session.console.flush();
     let face = Face { is_utf8: is_utf8(), has_colours: set("NO_COLOR").is_none() };
-    run::run(session.backend.looker(), face, host, wanted)
+    run::run(session.backend.surveyor(), face, host, wanted)
 }
 
 /// One frame with all views, from two samples.
 fn once(session: &mut Session<'_>, host: String, wanted: Vec<String>) -> Result {
     let columns = crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
     let columns = columns.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (1..=MOST).contains(columns));
-    let columns = columns.or_else(told).unwrap_or(USUAL);
+    let environment = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (1..=MAX).contains(columns));
+    let columns = columns.or_else(environment).unwrap_or(USUAL);
     let face = Face { is_utf8: is_utf8(), has_colours: false };
     let mut model = Model::new(face, host, wanted.clone(), (0, 0));
-    let mut eye = Eye::new(wanted);
+    let mut sampler = Sampler::new(wanted);
     for number in 0..2 {
         if number > 0 {
             session.backend.pause(SECOND);
         }
         let time = session.backend.now();
-        let look = eye.look(&mut |groups, depth| session.backend.look(groups, depth), time);
+        let sample = sampler.sample(&mut |groups, depth| session.backend.survey_groups(groups, depth), time);
         let at = f64::from(number) * SECOND.as_secs_f64();
-        model.update(Event::Looked { look, at }, &draw::shown);
+        model.update(Event::Sampled { sample, at }, &draw::shown);
     }
     session.console.raw_out(&draw::once(&model, columns));
     let is_missing = model.missing().next().is_some();

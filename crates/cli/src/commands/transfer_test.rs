@@ -268,14 +268,14 @@ fn what_is_in_use_or_changes_meanwhile_is_refused() {
     assert_eq!(receive(&mut world, "receive vg1/db", &full).code, 0);
     ok(&mut world, "lvchange -ay vg1/db");
     world.set_open("db", false);
-    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::world::User::Filesystem));
+    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::platform::User::Filesystem));
     let done = receive(&mut world, "receive vg1/db", &increment);
     assert_eq!((done.err.as_str(), done.code), ("  Logical volume vg1/db contains a filesystem in use.\n", 5));
     world.memory("vg1").devices.set_user("db", None);
     // It is mounted while the stream comes, and something is written.
     let cut = &increment[..increment.len() - 10];
     assert_eq!(receive(&mut world, "receive vg1/db", cut).code, 5);
-    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::world::User::Filesystem));
+    world.memory("vg1").devices.set_user("db", Some(rowen_control::service::platform::User::Filesystem));
     let done = receive(&mut world, "receive vg1/db", &increment);
     assert!(done.err.contains("What was received is whole, and waits"), "{}", done.err);
     world.memory("vg1").devices.set_user("db", None);

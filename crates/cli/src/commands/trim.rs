@@ -25,10 +25,10 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
 
 fn trim(session: &mut Session<'_>, group: &str) -> Result {
     unless_exported(session.report(group)?)?;
-    session.console.progress(0, 0, &format!("Discarding what is free in {group}"));
+    session.console.progress(0, 0, &format!("Discarding free space in {group}"));
     match session.change(group, Request::Trim)? {
         Outcome::Trimmed(report) => {
-            tell(session, group, &report);
+            print(session, group, &report);
             Ok(())
         }
         Outcome::Ok if session.is_test => Ok(()),
@@ -36,10 +36,10 @@ fn trim(session: &mut Session<'_>, group: &str) -> Result {
     }
 }
 
-fn tell(session: &mut Session<'_>, group: &str, report: &TrimReport) {
+fn print(session: &mut Session<'_>, group: &str, report: &TrimReport) {
     let (discarded, free) = (sentence(report.discarded), sentence(report.free));
     session.console.say(format!("{group}: {discarded} discarded of {free} that are free"));
     for pv in &report.without {
-        session.console.say(format!("  {pv} takes no discards: nothing of it was given back"));
+        session.console.say(format!("  {pv} does not support discards: none of its space was given back"));
     }
 }

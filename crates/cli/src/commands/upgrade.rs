@@ -25,7 +25,7 @@ pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
     for group in groups {
         let begun = Instant::now();
         match session.backend.upgrade(&group, check) {
-            Ok(upgraded) => session.console.say(told(&group, upgraded)),
+            Ok(upgraded) => session.console.say(sentence(&group, upgraded)),
             Err(trouble) => {
                 let failure = Failure::from(trouble);
                 session.tell(&failure);
@@ -41,7 +41,7 @@ pub fn upgrade(session: &mut Session<'_>, args: &Args) -> Result {
     end
 }
 
-fn told(group: &str, upgraded: Upgraded) -> String {
+fn sentence(group: &str, upgraded: Upgraded) -> String {
     match upgraded {
         Upgraded::NotRunning => {
             format!("No server of volume group \"{group}\" runs: the next command starts Rowen {VERSION}.")

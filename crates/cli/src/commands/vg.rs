@@ -17,8 +17,8 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::collections::BTreeSet;
 
 const DEFAULT_EXTENT_BYTES: u64 = 4 << 20;
-const LEAST_EXTENT_BYTES: u64 = 4 << 10;
-const MOST_EXTENT_BYTES: u64 = 1 << 30;
+const MIN_EXTENT_BYTES: u64 = 4 << 10;
+const MAX_EXTENT_BYTES: u64 = 1 << 30;
 
 pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((name, paths)) = args.positionals.split_first().filter(|(_, paths)| !paths.is_empty()) else {
@@ -46,7 +46,7 @@ pub fn create(session: &mut Session<'_>, args: &Args) -> Result {
     if extent == 0 {
         return Err(Failure::usage("Physical extent size may not be zero"));
     }
-    if !extent.is_power_of_two() || !(LEAST_EXTENT_BYTES..=MOST_EXTENT_BYTES).contains(&extent) {
+    if !extent.is_power_of_two() || !(MIN_EXTENT_BYTES..=MAX_EXTENT_BYTES).contains(&extent) {
         return Err(Failure::usage("Physical extent size must be a power of 2 in the range 4 KiB to 1 GiB."));
     }
     refuse_missing(session, paths)?;
@@ -86,7 +86,7 @@ pub fn remove(session: &mut Session<'_>, args: &Args) -> Result {
     each(session, args, &groups, |session, name| {
         let report = session.usable_report(name)?;
         let count = report.volumes.len();
-        if count > 0 && !args.is_sure() {
+        if count > 0 && !args.assumes_yes() {
             let question =
                 format!("Do you really want to remove volume group \"{name}\" containing {count} logical volumes?");
             if !session.console.asks(&question) {

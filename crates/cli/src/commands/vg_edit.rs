@@ -32,8 +32,8 @@ pub fn rename(session: &mut Session<'_>, args: &Args) -> Result {
     if has_nodes(session, to)? {
         return Err(invalid(format!("/dev/{to}: already exists in filesystem")));
     }
-    if let Some(told) = report.volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
-        return Err(Failure::failed(told));
+    if let Some(refusal) = report.volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
+        return Err(Failure::failed(refusal));
     }
     session.change(&from, Request::RenameGroup { to: to.to_owned() })?;
     if !session.is_test {

@@ -70,7 +70,7 @@ pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
     }
     for step in plan.steps {
         session.change(&group, step.request)?;
-        session.console.say(step.told);
+        session.console.say(step.message);
     }
     session.console.say(format!("Restored volume group {group}."));
     Ok(())
@@ -105,7 +105,7 @@ fn list(session: &mut Session<'_>, group: &str, file: Option<&str>) -> Result {
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     request: Request,
-    told: String,
+    message: String,
 }
 
 /// The changes of a restore, in order.
@@ -157,8 +157,8 @@ impl Plan {
         Ok(plan)
     }
 
-    fn step(&mut self, request: Request, told: impl Into<String>) {
-        self.steps.push(Step { request, told: told.into() });
+    fn step(&mut self, request: Request, message: impl Into<String>) {
+        self.steps.push(Step { request, message: message.into() });
     }
 
     /// Renames the volumes. If another volume still has the name, that one is renamed first. In a cycle one volume gets
@@ -201,8 +201,8 @@ impl Plan {
             let (from, last, uuid) = waiting[at].clone();
             taken.remove(&from);
             taken.insert(to.clone(), uuid);
-            let told = format!("Renamed \"{from}\" to \"{to}\" in volume group \"{group}\"");
-            self.step(Request::Rename { from, to: to.clone() }, told);
+            let message = format!("Renamed \"{from}\" to \"{to}\" in volume group \"{group}\"");
+            self.step(Request::Rename { from, to: to.clone() }, message);
             if to == last {
                 waiting.remove(at);
             } else {
@@ -283,10 +283,10 @@ impl Plan {
             remove_tags,
         };
         if change != GroupChange::default() {
-            let told = format!("Volume group \"{group}\" has its attributes again.");
+            let message = format!("Volume group \"{group}\" has its attributes again.");
             // An exported group takes no change of its volumes.
             let at = if *exported { 0 } else { self.steps.len() };
-            self.steps.insert(at, Step { request: Request::ChangeGroup { change }, told });
+            self.steps.insert(at, Step { request: Request::ChangeGroup { change }, message });
         }
     }
 }

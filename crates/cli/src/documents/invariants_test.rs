@@ -81,6 +81,9 @@ fn wrong(rows: &[Row], sources: &BTreeMap<String, String>, design: &str) -> Vec<
             None if row.stated_in == "docs/design.md" && words(design).any(|word| word == label) => {}
             found => wrong.push(format!("{label} is stated in {found:?}, not in {}", row.stated_in)),
         }
+        if row.stated_in != "docs/design.md" && design.contains(&format!("**{label}**")) {
+            wrong.push(format!("docs/design.md states {label} again: a link is enough"));
+        }
         for file in &row.cited_by {
             let text = sources.get(file).map_or("", String::as_str);
             if !words(text).any(|word| word == label) {
@@ -134,6 +137,7 @@ fn an_index_that_is_wrong_is_noticed() {
     .into();
     let right = [row("X1", "a.rs", "x/tests/c.rs", "bug")];
     assert_eq!(wrong(&right, &sources, "").len(), 1, "X2 has no row");
+    assert_eq!(wrong(&right, &sources, "- **X1** This holds.").len(), 2, "X1 is stated again");
     let rows =
         [row("X1", "b.rs", "a.rs", "bug"), row("X2", "a.rs", "x/tests/c.rs", "none"), row("X1", "a.rs", "a.rs", "bug")];
     assert_eq!(wrong(&rows, &sources, "X2").len(), 6);

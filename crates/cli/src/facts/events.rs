@@ -25,12 +25,12 @@ impl Events {
         let is_it = |kept: &&VecDeque<Event>| kept.back().is_some_and(|last| last.group == group);
         // Other groups may have had its name before.
         let newest = self.0.values().filter(is_it).max_by_key(|kept| kept.back().map(|last| last.time));
-        let told = |event: &Event| facts::Event {
+        let event_of = |event: &Event| facts::Event {
             time: event.time,
             at: form.show(event.time),
             event: event.event.clone(),
             message: event.message.clone(),
         };
-        newest.into_iter().flat_map(|kept| kept.iter().rev().map(told)).collect()
+        newest.into_iter().flat_map(|kept| kept.iter().rev().map(event_of)).collect()
     }
 }

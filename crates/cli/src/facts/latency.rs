@@ -8,7 +8,7 @@ use rowen_web::facts::{self, Facts, HOUR, POINT, Point};
 use std::collections::BTreeMap;
 
 /// Seconds. The current minute is not reported before, because so few requests say nothing.
-const LEAST: f64 = 5.0;
+const MIN: f64 = 5.0;
 
 #[derive(Default)]
 pub struct Latencies {
@@ -73,7 +73,7 @@ impl Course {
             self.begin = Some(now());
             return;
         }
-        self.begun = Some(point).filter(|point| point.seconds >= LEAST);
+        self.begun = Some(point).filter(|point| point.seconds >= MIN);
         self.begin = Some((before, at));
     }
 }

@@ -10,8 +10,8 @@ use crate::commands::{status, tree};
 use crate::report::time::TimeFormat;
 use crate::top::draw;
 use crate::top::face::{Face, Tone};
-use crate::top::look::Look;
 use crate::top::model::{Event, Group, Model};
+use crate::top::sample::Sample;
 use crate::top::views::work;
 use latency::Latencies;
 use rowen_control::protocol::{GroupReport, StatusReport};
@@ -54,11 +54,11 @@ impl Collector {
     }
 
     /// Adds a sample that was taken this long after the host's boot.
-    pub fn see(&mut self, look: Look, uptime: f64) {
-        for group in look.groups.iter().filter(|group| group.volumes.is_some()) {
+    pub fn see(&mut self, sample: Sample, uptime: f64) {
+        for group in sample.groups.iter().filter(|group| group.volumes.is_some()) {
             self.volumes_at.insert(group.status.name.clone(), uptime);
         }
-        self.model.update(Event::Looked { look, at: uptime }, &draw::shown);
+        self.model.update(Event::Sampled { sample, at: uptime }, &draw::shown);
         self.volumes_at.retain(|name, _| self.model.groups.iter().any(|group| group.status.name == *name));
         self.latencies.see(&self.model.groups, uptime);
     }

@@ -145,7 +145,7 @@ impl Field {
     }
 
     /// Whether its value shows if devices are open.
-    pub fn tells_use(&self) -> bool {
+    pub fn shows_use(&self) -> bool {
         ["lv_attr", "lv_device_open"].contains(&self.name)
     }
 

@@ -76,7 +76,7 @@ impl<'a> Indexed<'a> {
         for volume in self.report.volumes.iter().filter(|_| !places.is_empty() && !self.report.pvs.is_empty()) {
             let shares = self.shares.entry(&volume.name).or_default();
             if shares.is_empty() {
-                // What is moved is where it came from, as far as one can tell.
+                // An extent that is being moved counts as being at its old place.
                 let from = self.report.moving.as_deref().filter(|_| is_move(volume)).map(|moving| &moving.path);
                 let pv = from.and_then(|from| self.report.pvs.iter().position(|pv| pv.path == *from));
                 shares.push(Share { pv: pv.unwrap_or(0), first_extent: 0, extents: 0 });

@@ -146,8 +146,8 @@ impl Shape {
     }
 
     /// Whether a field shows if devices are open.
-    pub fn tells_use(&self) -> bool {
-        self.used().any(Field::tells_use)
+    pub fn shows_use(&self) -> bool {
+        self.used().any(Field::shows_use)
     }
 
     /// What its rows describe: the finest object of all shown fields.

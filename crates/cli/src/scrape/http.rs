@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Younger metrics are sent again, so many clients cost no more than one.
+/// Younger metrics are sent again, so that many clients cost no more than one.
 const FRESH: Duration = Duration::from_millis(500);
 /// The collection has its own limit below 2 s. This limit is for a process that does not answer at all.
 const ANSWER: Duration = Duration::from_millis(1900);
 /// The largest accepted size of metrics in bytes.
-const MOST: usize = 1 << 30;
+const MAX: usize = 1 << 30;
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HOME: &str = "<!doctype html><title>Rowen</title><p>Rowen: <a href=\"/metrics\">metrics</a>\n";
@@ -32,7 +32,7 @@ fn ask(mut socket: &UnixStream) -> io::Result<Bytes> {
     socket.write_all(b"?")?;
     let mut length = [0; 8];
     socket.read_exact(&mut length)?;
-    let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|length| *length <= MOST);
+    let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|length| *length <= MAX);
     let mut text = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
     socket.read_exact(&mut text)?;
     Ok(text.into())
@@ -57,7 +57,7 @@ fn ask_for_all(socket: &UnixStream, mut asked: mpsc::Receiver<oneshot::Sender<By
         last = last.filter(|(at, _)| at.elapsed() < FRESH);
         let fresh = || ask(socket).map(|text| (Instant::now(), text));
         let (_, text) = match last.take().map_or_else(fresh, Ok) {
-            Ok(told) => last.insert(told),
+            Ok(metrics) => last.insert(metrics),
             Err(e) => {
                 let _nobody_reads = writeln!(io::stderr(), "Metrics are not served any more: {e}.");
                 std::process::exit(1);

@@ -23,17 +23,17 @@ const HELP: &[(&str, &str)] = &[
     ("arrows, j, k", "choose a row; PgUp and PgDn go by pages, g and G to the ends"),
     ("Enter", "show the group of the row alone; Esc shows all groups again"),
     ("s, r", "sort by the next column; the other way round"),
-    ("space", "pause, and go on"),
+    ("space", "pause, and continue"),
     ("d", "the next interval: 1, 2, 5, 10, 30 or 60 seconds"),
     ("Ctrl-L, Ctrl-Z", "draw all again; leave for the shell (fg comes back)"),
     ("q, Ctrl-C", "quit"),
     ("", ""),
     ("! and *", "wrong; needs attention. These rows come first in every order"),
-    ("REQ/S, READ/S", "requests and bytes a second, since the look before"),
+    ("REQ/S, READ/S", "requests and bytes a second, since the previous sample"),
     ("P99, MAX", "99 of 100 requests took no longer; none took longer"),
     ("UNDER WAY", "requests that are not answered yet"),
     ("FREED", "what comes back if this snapshot alone is removed"),
-    ("TIME LEFT", "at the rate of the last looks"),
+    ("TIME LEFT", "at the rate of the last samples"),
     ("", ""),
     ("More", "rowen status, rowen iostat -l, rowen tree, man rowen-top"),
 ];
@@ -134,14 +134,14 @@ fn parts(model: &Model, (across, down): (usize, usize)) -> Parts {
 /// The program and the state; the time and the interval of samples.
 fn title_words(model: &Model) -> (String, String) {
     let all = model.groups.len();
-    let ill = model.groups.iter().filter(|group| !group.status.healthy).count() + model.missing().count();
-    let mut verdict = match (model.time, all, ill) {
-        (None, ..) => "looking at the groups".to_owned(),
+    let unhealthy = model.groups.iter().filter(|group| !group.status.healthy).count() + model.missing().count();
+    let mut verdict = match (model.time, all, unhealthy) {
+        (None, ..) => "reading the groups".to_owned(),
         (_, 0, 0) => "no groups".to_owned(),
         (_, 1, 0) => "1 group, healthy".to_owned(),
         (_, all, 0) => format!("{all} groups, all healthy"),
         (_, all, 1) => format!("1 of {} needs attention", groups(all.max(1))),
-        (_, all, ill) => format!("{ill} of {} need attention", groups(all.max(ill))),
+        (_, all, unhealthy) => format!("{unhealthy} of {} need attention", groups(all.max(unhealthy))),
     };
     if !model.problems.is_empty() {
         verdict += ", other problems";
@@ -182,7 +182,9 @@ fn problems(model: &Model, across: usize, most: usize) -> Vec<Line<'static>> {
     let mut all: Vec<(Tone, Vec<Line<'static>>)> = Vec::new();
     for group in model.shown() {
         let tone = if views::is_bad(group) { Tone::Bad } else { Tone::Warn };
-        all.extend(told(group).into_iter().map(|(what, next)| (tone, problem(model, &what, next, tone, across))));
+        all.extend(
+            problems_of(group).into_iter().map(|(what, next)| (tone, problem(model, &what, next, tone, across))),
+        );
     }
     for name in model.missing() {
         let next = Some("rowen vgs lists all groups; rowen pvs lists all disks");
@@ -218,22 +220,22 @@ fn problems(model: &Model, across: usize, most: usize) -> Vec<Line<'static>> {
 }
 
 /// The problems of a group, with its state if no problem implies it.
-fn told(group: &Group) -> Vec<(String, Option<&str>)> {
+fn problems_of(group: &Group) -> Vec<(String, Option<&str>)> {
     let status = &group.status;
     let name = &status.name;
-    let mut told: Vec<(String, Option<&str>)> = Vec::new();
+    let mut all: Vec<(String, Option<&str>)> = Vec::new();
     let is_said = status.problems.iter().any(|problem| problem.what == status.sentence);
     if views::is_bad(group) && !is_said {
-        told.push((format!("{name} {}: {}", status.state.word(), status.sentence), None));
+        all.push((format!("{name} {}: {}", status.state.word(), status.sentence), None));
     }
     for problem in &status.problems {
         let what = match problem.what == status.sentence {
             true => format!("{name} {}: {}", status.state.word(), problem.what),
             false => format!("{name}: {}", problem.what),
         };
-        told.push((what, Some(&problem.next)));
+        all.push((what, Some(&problem.next)));
     }
-    told
+    all
 }
 
 fn problem(model: &Model, what: &str, next: Option<&str>, tone: Tone, across: usize) -> Vec<Line<'static>> {

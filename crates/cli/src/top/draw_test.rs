@@ -1,6 +1,6 @@
 use super::face::Face;
+use super::fixtures::*;
 use super::model::{Event, Model};
-use super::sample::*;
 use super::view::View;
 use super::{draw, keys::Key};
 use ratatui_core::buffer::Buffer;

@@ -1,6 +1,6 @@
 //! The full-screen view of `rowen top`.
 //!
-//! [`look`] takes samples of the groups. [`model`] has the state and the user's choices; only events change it.
+//! [`sample`] takes samples of the groups. [`model`] has the state and the user's choices; only events change it.
 //! [`views`] make tables of the model, [`table`] fits and sorts them, and [`draw`] makes a frame of them. These modules
 //! use no clock, terminal or thread, so tests see every frame. [`screen`] owns the terminal, and [`run`] the threads
 //! that send events.
@@ -11,10 +11,10 @@
 pub mod draw;
 pub mod face;
 pub mod keys;
-pub mod look;
 pub mod model;
 pub mod pace;
 pub mod run;
+pub mod sample;
 pub mod screen;
 pub mod table;
 pub mod view;
@@ -23,6 +23,6 @@ pub mod views;
 #[cfg(test)]
 mod draw_test;
 #[cfg(test)]
-mod model_test;
+pub mod fixtures;
 #[cfg(test)]
-pub mod sample;
+mod model_test;

@@ -2,8 +2,8 @@
 
 use super::face::Face;
 use super::keys::Key;
-use super::look::{GroupLook, Look};
 use super::pace::Pace;
+use super::sample::{GroupSample, Sample};
 use super::table::Order;
 use super::view::View;
 use crate::commands::iostat::Before;
@@ -52,8 +52,8 @@ pub struct Chosen {
 pub enum Event {
     Key(Key),
     /// A sample was taken this many seconds after the start of the view.
-    Looked {
-        look: Look,
+    Sampled {
+        sample: Sample,
         at: f64,
     },
     /// A sample has taken this many seconds and is not finished.
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    /// Seconds between two looks.
+    /// Seconds between two samples.
     pub fn interval(&self) -> u64 {
         INTERVALS[self.interval]
     }
@@ -144,7 +144,7 @@ impl Model {
     pub fn update(&mut self, event: Event, shown: &dyn Fn(&Model) -> Shown) -> Effect {
         match event {
             Event::Key(key) => return self.pressed(key, shown),
-            Event::Looked { look, at } => self.looked(look, at),
+            Event::Sampled { sample, at } => self.sampled(sample, at),
             Event::Waits(seconds) => self.waits = seconds,
             Event::Resized(width, height) => {
                 self.size = (width, height);
@@ -236,12 +236,12 @@ impl Model {
         }
     }
 
-    fn looked(&mut self, look: Look, at: f64) {
+    fn sampled(&mut self, sample: Sample, at: f64) {
         let mut before: BTreeMap<String, Group> =
             self.groups.drain(..).map(|group| (group.status.name.clone(), group)).collect();
-        self.groups = look.groups.into_iter().map(|now| Group::new(now, &mut before, at)).collect();
-        self.problems = look.problems;
-        self.time = Some(look.time);
+        self.groups = sample.groups.into_iter().map(|now| Group::new(now, &mut before, at)).collect();
+        self.problems = sample.problems;
+        self.time = Some(sample.time);
         self.waits = 0;
         if self.opened.is_some() && self.opened_group().is_none() {
             self.back();
@@ -268,8 +268,8 @@ impl Shown {
 }
 
 impl Group {
-    fn new(now: GroupLook, before: &mut BTreeMap<String, Group>, at: f64) -> Group {
-        let GroupLook { status, report, counted, volumes } = now;
+    fn new(now: GroupSample, before: &mut BTreeMap<String, Group>, at: f64) -> Group {
+        let GroupSample { status, report, counted, volumes } = now;
         let before = before.remove(&status.name);
         let (mut paces, old, known) =
             before.map_or_else(Default::default, |group| (group.paces, group.counted, group.volumes));

@@ -1,7 +1,7 @@
 use super::draw;
+use super::fixtures::*;
 use super::keys::Key;
 use super::model::{Effect, Event, Model, Work};
-use super::sample::*;
 use super::view::View;
 use rowen_control::protocol::{CheckedNodes, IoCounts, Rehoming};
 
@@ -100,7 +100,7 @@ fn rates_begin_again_with_another_server() {
     let rate =
         |model: &Model| model.groups[0].done.as_ref().map(|done| done.sum().write.requests as f64 / done.seconds());
     see(&mut model, 1, vec![seen(100, 1000)]);
-    assert_eq!(rate(&model), None, "one look tells no rate");
+    assert_eq!(rate(&model), None, "one sample tells no rate");
     see(&mut model, 3, vec![seen(102, 1500)]);
     assert_eq!(rate(&model), Some(250.0));
     see(&mut model, 5, vec![hung(served("vg0"))]);

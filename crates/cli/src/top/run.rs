@@ -4,10 +4,10 @@
 use super::draw;
 use super::face::Face;
 use super::keys::{self, Key};
-use super::look::{Labels, Look};
 use super::model::{Effect, Event, Model};
+use super::sample::{Labels, Sample};
 use super::screen::{self, Screen};
-use crate::backend::Looker;
+use crate::backend::Surveyor;
 use crate::failure::{Failure, Result, exit};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -34,7 +34,7 @@ const UNHEARD: Duration = Duration::from_secs(2);
 /// What the threads send.
 enum News {
     Terminal(crossterm::event::Event),
-    Looked(Look),
+    Sampled(Sample),
     /// By this signal.
     Ends(i32),
     Suspends,
@@ -44,7 +44,7 @@ enum News {
 }
 
 /// Takes samples, and keeps the data that need not be read each time.
-pub struct Eye {
+pub struct Sampler {
     wanted: Vec<String>,
     labels: Labels,
     labels_every: Duration,
@@ -52,22 +52,22 @@ pub struct Eye {
     volumes_at: Option<Instant>,
 }
 
-impl Eye {
-    pub fn new(wanted: Vec<String>) -> Eye {
+impl Sampler {
+    pub fn new(wanted: Vec<String>) -> Sampler {
         let labels = Labels::default();
-        Eye { wanted, labels, labels_every: LABELS_EVERY, labels_at: None, volumes_at: None }
+        Sampler { wanted, labels, labels_every: LABELS_EVERY, labels_at: None, volumes_at: None }
     }
 
     /// For samples over a long time: it must not keep idle devices from sleeping.
-    pub fn lasting(wanted: Vec<String>) -> Eye {
-        Eye { labels_every: LASTING_LABELS_EVERY, ..Eye::new(wanted) }
+    pub fn lasting(wanted: Vec<String>) -> Sampler {
+        Sampler { labels_every: LASTING_LABELS_EVERY, ..Sampler::new(wanted) }
     }
 
-    pub fn look(&mut self, look: &mut dyn FnMut(&[String], Depth) -> Survey, time: u64) -> Look {
+    pub fn sample(&mut self, survey_groups: &mut dyn FnMut(&[String], Depth) -> Survey, time: u64) -> Sample {
         let is_due = |at: Option<Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
         let devices = is_due(self.labels_at, self.labels_every);
         let reports = is_due(self.volumes_at, VOLUMES_EVERY);
-        let mut survey = look(&self.wanted, Depth { counters: true, reports, devices });
+        let mut survey = survey_groups(&self.wanted, Depth { counters: true, reports, devices });
         if devices {
             self.labels = Labels::of(&survey);
             self.labels_at = Some(Instant::now());
@@ -77,7 +77,7 @@ impl Eye {
         if reports {
             self.volumes_at = Some(Instant::now());
         }
-        Look::new(survey, time)
+        Sample::new(survey, time)
     }
 }
 
@@ -90,35 +90,35 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> Failure {
 }
 
 /// Shows the view until the user ends it.
-pub fn run(mut looker: Looker, face: Face, host: String, wanted: Vec<String>) -> Result {
+pub fn run(mut surveyor: Surveyor, face: Face, host: String, wanted: Vec<String>) -> Result {
     let size = crossterm::terminal::size().map_err(failed("The size of the terminal cannot be read"))?;
     // From here on the thread receives signals, so that none of them ends the program with the terminal in raw mode.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]);
     let signals = signals.map_err(failed("Signals cannot be waited for"))?;
     give_back_on_panic();
     let screen = Screen::take().map_err(failed("The terminal cannot be used"))?;
-    let (say, hear) = channel();
+    let (sender, receiver) = channel();
     let (ask, asked) = channel::<()>();
     let started = start("rowen-keys", {
-        let say = say.clone();
-        move || bring_keys(&say)
+        let sender = sender.clone();
+        move || bring_keys(&sender)
     })
     .and_then(|()| {
         start("rowen-signals", {
-            let say = say.clone();
-            move || bring_signals(signals, &say)
+            let sender = sender.clone();
+            move || bring_signals(signals, &sender)
         })
     })
     .and_then(|()| {
-        let mut eye = Eye::new(wanted.clone());
-        start("rowen-eye", move || {
+        let mut sampler = Sampler::new(wanted.clone());
+        start("rowen-sampler", move || {
             // Ends when no one asks any more.
-            while asked.recv().is_ok() && say.send(News::Looked(eye.look(&mut looker, now()))).is_ok() {}
+            while asked.recv().is_ok() && sender.send(News::Sampled(sampler.sample(&mut surveyor, now()))).is_ok() {}
         })
     });
     started.map_err(failed("A thread cannot be started"))?;
     let model = Model::new(face, host, wanted, size);
-    let mut top = Top { model, screen, hear, ask, begun: Instant::now(), asked: None, next: Instant::now() };
+    let mut top = Top { model, screen, receiver, ask, begun: Instant::now(), asked: None, next: Instant::now() };
     let ended = top.run();
     drop(top);
     if let Some(signal) = ended.map_err(failed("The terminal cannot be written to"))? {
@@ -142,17 +142,17 @@ fn give_back_on_panic() {
     }));
 }
 
-fn bring_keys(say: &Sender<News>) {
+fn bring_keys(sender: &Sender<News>) {
     loop {
         let news = crossterm::event::read().map_or(News::Gone, News::Terminal);
         let is_end = matches!(news, News::Gone);
-        if say.send(news).is_err() || is_end {
+        if sender.send(news).is_err() || is_end {
             return;
         }
     }
 }
 
-fn bring_signals(mut signals: Signals, say: &Sender<News>) {
+fn bring_signals(mut signals: Signals, sender: &Sender<News>) {
     for signal in signals.forever() {
         let news = match signal {
             SIGTSTP => News::Suspends,
@@ -160,7 +160,7 @@ fn bring_signals(mut signals: Signals, say: &Sender<News>) {
             signal => News::Ends(signal),
         };
         let is_end = matches!(news, News::Ends(_));
-        if say.send(news).is_err() {
+        if sender.send(news).is_err() {
             return;
         }
         if is_end {
@@ -176,7 +176,7 @@ fn bring_signals(mut signals: Signals, say: &Sender<News>) {
 struct Top {
     model: Model,
     screen: Screen,
-    hear: Receiver<News>,
+    receiver: Receiver<News>,
     ask: Sender<()>,
     begun: Instant,
     /// When the present sample began.
@@ -196,7 +196,7 @@ impl Top {
                 None if self.model.is_paused => Duration::from_secs(3600),
                 None => self.next.saturating_duration_since(Instant::now()),
             };
-            let effect = match self.hear.recv_timeout(until) {
+            let effect = match self.receiver.recv_timeout(until) {
                 Ok(News::Ends(signal)) => return Ok(Some(signal)),
                 Ok(News::Gone) | Err(RecvTimeoutError::Disconnected) => Effect::Quit,
                 Ok(News::Suspends) => Effect::Suspend,
@@ -205,8 +205,8 @@ impl Top {
                     self.screen.take_again()?;
                     Effect::Redraw
                 }
-                Ok(News::Terminal(event)) => self.heard(&event),
-                Ok(News::Looked(look)) => self.looked(look),
+                Ok(News::Terminal(event)) => self.key(&event),
+                Ok(News::Sampled(sample)) => self.sampled(sample),
                 Err(RecvTimeoutError::Timeout) => {
                     let waits = self.asked.map_or(0, |asked| asked.elapsed().as_secs());
                     self.update(Event::Waits(waits))
@@ -227,17 +227,17 @@ impl Top {
         let is_due = !self.model.is_paused && self.next <= Instant::now();
         if self.asked.is_none() && is_due && self.ask.send(()).is_ok() {
             self.asked = Some(Instant::now());
-            if planted::is("waits_for_look") {
-                self.wait_for_look();
+            if planted::is("waits_for_sample") {
+                self.wait_for_sample();
             }
         }
     }
 
     /// The mistake that TO1 forbids.
-    fn wait_for_look(&mut self) {
-        while let Ok(news) = self.hear.recv() {
-            if let News::Looked(look) = news {
-                self.looked(look);
+    fn wait_for_sample(&mut self) {
+        while let Ok(news) = self.receiver.recv() {
+            if let News::Sampled(sample) = news {
+                self.sampled(sample);
                 return;
             }
         }
@@ -247,7 +247,7 @@ impl Top {
         self.model.update(event, &draw::shown)
     }
 
-    fn heard(&mut self, event: &crossterm::event::Event) -> Effect {
+    fn key(&mut self, event: &crossterm::event::Event) -> Effect {
         match event {
             crossterm::event::Event::Key(key) => match keys::meaning(*key) {
                 Some(key) => {
@@ -264,11 +264,11 @@ impl Top {
         }
     }
 
-    fn looked(&mut self, look: Look) -> Effect {
+    fn sampled(&mut self, sample: Sample) -> Effect {
         let is_first = self.model.time.is_none();
         let asked = self.asked.take().unwrap_or_else(Instant::now);
         self.next = asked + if is_first { SOON } else { self.interval() };
-        self.update(Event::Looked { look, at: self.begun.elapsed().as_secs_f64() })
+        self.update(Event::Sampled { sample, at: self.begun.elapsed().as_secs_f64() })
     }
 
     fn interval(&self) -> Duration {

@@ -1,191 +1,119 @@
-//! Groups as the tests of the view see them, and what the screen shows then.
+//! A sample of the groups: the data of each and its state.
 
-use super::draw;
-use super::face::Face;
-use super::keys::{self, Key};
-use super::look::Look;
-use super::model::{Effect, Event, Model};
-use crate::fake::Fake;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_core::backend::TestBackend;
-use ratatui_core::terminal::Terminal;
-use rowen_control::protocol::{
-    GroupReport, IoCounts, IoReport, OpCounts, PvIo, PvStatus, StatusReport, VolumeIo, bucket_of,
-};
-use rowen_control::status::{Counters, KeeperSeen, KeeperTold, Process, Seen, ServerSeen, Survey};
-use rowen_engine::units::Uuid;
+use rowen_control::protocol::{GroupReport, IoReport, StatusReport};
+use rowen_control::status::{GroupStatus, LostPv, MembersSeen, Problem, Seen, ServerSeen, Survey, judge};
+use std::collections::BTreeMap;
 
-pub const FACE: Face = Face { is_utf8: true, has_colours: true };
-/// 25 November 2026, 3 o'clock in the morning of UTC.
-pub const TIME: u64 = 1_795_575_600;
+/// One sample.
+#[derive(Debug, Default)]
+pub struct Sample {
+    pub groups: Vec<GroupSample>,
+    /// Problems that belong to no group.
+    pub problems: Vec<Problem>,
+    /// Seconds since 1970.
+    pub time: u64,
+}
 
-/// A group of 10 GiB with a server that has nothing to do.
-pub fn served(name: &str) -> Seen {
-    let pv = |path: &str, n: u8| PvStatus {
-        path: path.into(),
-        uuid: uuid(name, n),
-        size_bytes: 5 << 30,
-        failed_reads: 0,
-        failed_writes: 0,
-        failed_flushes: 0,
-        silent_seconds: None,
-    };
-    let report = StatusReport {
-        open_seconds: 8000,
-        pvs: vec![pv("/dev/sdb", 1), pv("/dev/sdc", 2)],
-        volumes: 5,
-        active_volumes: 2,
-        blocks: 2_621_440,
-        available_blocks: 1_520_435,
-        metadata_blocks: 6144,
-        ..StatusReport::default()
-    };
-    let told = Some(KeeperTold { started: 0, failures: 0, held: 1, deaths: 0 });
-    Seen {
-        name: name.into(),
-        server: ServerSeen::Answered { pid: 1234, report: Box::new(report) },
-        keeper: Some(KeeperSeen { process: Process { pid: 1230, state: Some('S') }, told }),
-        devices: 2,
-        log: format!("/run/rowen/{name}/server.log"),
-        ..Seen::default()
+/// The sample of one group.
+#[derive(Debug)]
+pub struct GroupSample {
+    pub status: GroupStatus,
+    /// The status of its server, if it answered.
+    pub report: Option<Box<StatusReport>>,
+    /// The process number of the server, and its counters.
+    pub counted: Option<(u32, IoReport)>,
+    pub volumes: Option<Box<GroupReport>>,
+}
+
+impl Sample {
+    pub fn new(mut survey: Survey, time: u64) -> Sample {
+        let more: Vec<_> = survey.groups.iter_mut().map(more).collect();
+        let status = judge(survey);
+        let group = |(status, (report, counted, volumes))| GroupSample { status, report, counted, volumes };
+        Sample { groups: status.groups.into_iter().zip(more).map(group).collect(), problems: status.problems, time }
     }
 }
 
-pub fn uuid(group: &str, n: u8) -> Uuid {
-    let mut bytes = [n; 16];
-    bytes.iter_mut().zip(group.bytes()).for_each(|(byte, of)| *byte ^= of);
-    Uuid(bytes)
-}
+type More = (Option<Box<StatusReport>>, Option<(u32, IoReport)>, Option<Box<GroupReport>>);
 
-/// What the group's server says is changed so.
-pub fn report(seen: &mut Seen) -> &mut StatusReport {
-    match &mut seen.server {
-        ServerSeen::Answered { report, .. } => report,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The server was stopped by a signal.
-pub fn hung(seen: Seen) -> Seen {
-    let server = ServerSeen::Silent(Some(Process { pid: 1234, state: Some('T') }));
-    Seen { server, counters: None, report: None, ..seen }
-}
-
-/// So many requests of 4 KiB that took so many microseconds each.
-pub fn op(requests: u64, micros: u64) -> OpCounts {
-    let mut counts = OpCounts { requests, bytes: requests * 4096, micros: requests * micros, ..OpCounts::default() };
-    counts.buckets[bucket_of(micros)] = requests;
-    counts
-}
-
-/// The group's server has counted this since it opened the group so many seconds ago.
-pub fn count(seen: &mut Seen, seconds: u64, volumes: &[(&str, IoCounts)], disks: &[IoCounts]) {
-    let name = seen.name.clone();
-    let volume = |(at, (volume, counts)): (usize, &(&str, IoCounts))| {
-        let mut uuid = uuid(&name, 100);
-        uuid.0[..8].copy_from_slice(&(at as u64).to_le_bytes());
-        VolumeIo { name: (*volume).to_owned(), uuid, is_active: true, counts: *counts }
+fn more(seen: &mut Seen) -> More {
+    let (pid, report) = match &seen.server {
+        ServerSeen::Answered { pid, report } => (*pid, Some(report.clone())),
+        _ => (0, None),
     };
-    let paths = ["/dev/sdb", "/dev/sdc"];
-    let pv = |(at, counts): (usize, &IoCounts)| PvIo {
-        path: paths[at].into(),
-        uuid: uuid(&name, at as u8 + 1),
-        counts: *counts,
-    };
-    let io = IoReport {
-        open_micros: seconds * 1_000_000,
-        pvs: disks.iter().enumerate().map(pv).collect(),
-        volumes: volumes.iter().enumerate().map(volume).collect(),
-    };
-    seen.counters = Some(Box::new(Counters { io, ..Counters::default() }));
+    (report, seen.counters.take().map(|counters| (pid, counters.io)), seen.report.take())
 }
 
-/// The report of a real group with a volume of 100 MiB and two snapshots of it that hold something.
-pub fn with_snapshots(name: &str) -> GroupReport {
-    let mut world = Fake::new();
-    for line in [
-        "vgcreate vg0 /dev/ubda",
-        "lvcreate -y -L 100M -n data vg0",
-        "lvcreate -y -s -n monday vg0/data",
-        "lvcreate -y -s -n tuesday vg0/data",
-    ] {
-        let printed = world.run(line);
-        assert_eq!(printed.code, 0, "{line}: {}", printed.err);
-        if line.starts_with("lvcreate") {
-            world.write("data", 256);
+/// The labels of devices when they were last read. A disk that hangs also blocks its reader, so only some samples read
+/// devices.
+#[derive(Default)]
+pub struct Labels {
+    /// Of each group, and where its server's log is.
+    members: BTreeMap<String, (MembersSeen, String)>,
+    lost: Vec<LostPv>,
+    silent: Vec<String>,
+    troubles: Vec<String>,
+}
+
+impl Labels {
+    /// The labels in a sample that read devices.
+    pub fn of(survey: &Survey) -> Labels {
+        let member = |seen: &Seen| (seen.name.clone(), (seen.members.clone(), seen.log.clone()));
+        let is_known = |seen: &&Seen| !matches!(seen.members, MembersSeen::Unknown);
+        Labels {
+            members: survey.groups.iter().filter(is_known).map(member).collect(),
+            lost: survey.lost.clone(),
+            silent: survey.silent_devices.clone(),
+            troubles: survey.troubles.clone(),
         }
     }
-    let mut report = world.report("vg0");
-    report.name = name.into();
-    report.volumes.iter_mut().for_each(|volume| volume.attributes.created = TIME - 3 * 86_400);
-    report
-}
 
-pub fn model(width: u16, height: u16) -> Model {
-    Model::new(FACE, "backup1".into(), Vec::new(), (width, height))
-}
-
-/// A look at these groups, at this second.
-pub fn see(model: &mut Model, second: u64, groups: Vec<Seen>) {
-    let survey = Survey { groups, ..Survey::default() };
-    let look = Look::new(survey, TIME + second);
-    model.update(Event::Looked { look, at: second as f64 }, &draw::shown);
-}
-
-pub fn press(model: &mut Model, key: Key) -> Effect {
-    model.update(Event::Key(key), &draw::shown)
-}
-
-/// Keys as they are typed; `E` is Enter and `X` Escape.
-pub fn type_in(model: &mut Model, typed: &str) -> Vec<Effect> {
-    let code = |c| match c {
-        'E' => KeyCode::Enter,
-        'X' => KeyCode::Esc,
-        c => KeyCode::Char(c),
-    };
-    let keys = typed.chars().filter_map(|c| keys::meaning(KeyEvent::new(code(c), KeyModifiers::NONE)));
-    keys.map(|key| press(model, key)).collect()
-}
-
-/// The screen's lines.
-pub fn screen(model: &Model) -> Vec<String> {
-    let backend = TestBackend::new(model.size.0, model.size.1);
-    let mut terminal = Terminal::new(backend).unwrap();
-    terminal.draw(|frame| draw::frame(model, frame.buffer_mut())).unwrap();
-    let text = terminal.backend().to_string();
-    // It shows each line in quotes.
-    text.lines().map(|line| line.trim_matches('"').to_owned()).collect()
-}
-
-/// The lines as a test has them: without blanks at their ends.
-pub fn trimmed(model: &Model) -> String {
-    screen(model).iter().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
-/// A busy group, a full one and one whose server hangs, at two seconds.
-pub fn trouble(width: u16, height: u16) -> Model {
-    let mut model = model(width, height);
-    for second in [1, 3] {
-        let busy = |n: u64| IoCounts {
-            read: op(500 * n * second, 90),
-            write: op(2000 * n * second, 300),
-            flush: op(10 * n * second, 4000),
-            under_way: 2,
-            ..IoCounts::default()
-        };
-        let mut vg0 = served("vg0");
-        count(&mut vg0, second, &[("data", busy(2)), ("root", busy(1))], &[busy(3), IoCounts::default()]);
-        let left = 1_000_000 - 100_000 * second;
-        report(&mut vg0).reclaim_left_blocks = left;
-        vg0.report = Some(Box::new(with_snapshots("vg0")));
-        let mut full = served("vmpool");
-        let stuck = IoCounts { write: op(70_000, 900), under_way: 4, ..IoCounts::default() };
-        count(&mut full, second, &[("vm-103-disk-0", stuck)], &[IoCounts::default(); 2]);
-        report(&mut full).available_blocks = 0;
-        report(&mut full).held =
-            vec![rowen_control::protocol::HeldVolume { name: "vm-103-disk-0".into(), seconds: 95 }];
-        let hung = if second == 1 { served("archive") } else { hung(served("archive")) };
-        see(&mut model, second, vec![hung, vg0, full]);
+    /// Adds the labels to a sample that did not read devices.
+    pub fn add_to(&self, survey: &mut Survey) {
+        for (name, (members, log)) in &self.members {
+            match survey.groups.iter_mut().find(|seen| seen.name == *name) {
+                Some(seen) => seen.members = members.clone(),
+                None => survey.groups.push(Seen {
+                    name: name.clone(),
+                    members: members.clone(),
+                    log: log.clone(),
+                    ..Seen::default()
+                }),
+            }
+        }
+        survey.groups.sort_by(|one, other| one.name.cmp(&other.name));
+        survey.lost.clone_from(&self.lost);
+        survey.silent_devices.clone_from(&self.silent);
+        survey.troubles.clone_from(&self.troubles);
     }
-    model
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rowen_control::status::{PvSeen, State};
+
+    #[test]
+    fn what_labels_said_is_remembered() {
+        let lost = PvSeen { path: Some("/dev/gone".into()), uuid: "u".into(), ..PvSeen::default() };
+        let there = PvSeen {
+            path: Some("/dev/sda".into()),
+            uuid: "v".into(),
+            is_there: true,
+            size_bytes: 1 << 30,
+            is_out: false,
+        };
+        let whole = Seen { name: "vg1".into(), members: MembersSeen::Found(vec![there]), ..Seen::default() };
+        let torn = Seen { name: "vg0".into(), members: MembersSeen::Found(vec![lost]), ..Seen::default() };
+        let first = Survey { groups: vec![torn, whole], silent_devices: vec!["/dev/sdx".into()], ..Survey::default() };
+        let labels = Labels::of(&first);
+        // No server runs, and devices were not read.
+        let mut second = Survey::default();
+        labels.add_to(&mut second);
+        let sample = Sample::new(second, 0);
+        let states: Vec<_> =
+            sample.groups.iter().map(|group| (group.status.name.as_str(), group.status.state)).collect();
+        assert_eq!(states, [("vg0", State::Incomplete), ("vg1", State::NotRunning)]);
+        assert_eq!(sample.problems.len(), 1);
+    }
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// No command may take as long, whatever else the machine does.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 
 const NOBODY: [&str; 6] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--pdeathsig=KILL"];
@@ -217,11 +217,11 @@ impl Scene {
         user
     }
 
-    /// A command ends, with success, before patience does.
+    /// A command ends, with success, within the limit.
     fn goes(&self, attack: &str, line: &str) -> String {
         let mut child =
             Running(self.world.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LIMIT;
         while child.0.try_wait().unwrap().is_none() {
             assert!(Instant::now() < until, "a user who {attack}: '{line}' does not end");
             std::thread::sleep(Duration::from_millis(5));
@@ -254,7 +254,7 @@ impl Scene {
         let dead = self.world.server().unwrap();
         let pid = rustix::process::Pid::from_raw(dead).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LIMIT;
         while self.world.server().is_none_or(|server| server == dead) {
             assert!(Instant::now() < until, "a user who {attack}: no server comes back");
             std::thread::sleep(Duration::from_millis(5));

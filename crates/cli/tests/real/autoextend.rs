@@ -38,7 +38,7 @@ fn snapshots_and_pools_grow_by_the_settings() {
     fill(&world.node("t"), 36);
     grows_to(&world, "pool", "52.00");
     let log = fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap();
-    assert!(log.contains("/s was filling up and is 24.00 MiB now; it was 20.00 MiB"), "{log}");
+    assert!(log.contains("/s was nearly full and was extended from 20.00 MiB to 24.00 MiB"), "{log}");
     assert_eq!(tool("sha256sum", &[world.node("s").to_str().unwrap()]), before, "the snapshot holds what it held");
     // The group has no space for more. The server reports this once.
     world.ok("lvcreate -l 100%FREE -n rest VG");

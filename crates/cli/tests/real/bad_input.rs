@@ -75,7 +75,7 @@ fn a_group_with_a_missing_device_is_not_opened() {
 
 /// The label and both superblocks, the journal and everything else of the metadata, byte ranges at a time.
 #[test]
-fn damaged_devices_are_told_and_left_alone() {
+fn damaged_devices_are_reported_and_left_alone() {
     let world = World::new("flip", 48);
     world.ok("lvcreate -L 8M -n data VG");
     world.ok("lvcreate -s -n before VG/data");
@@ -86,7 +86,7 @@ fn damaged_devices_are_told_and_left_alone() {
     let whole = image(&pv);
     let written: Vec<usize> =
         (0..whole.len()).step_by(4096).filter(|at| whole[*at..at + 4096].iter().any(|b| *b != 0)).collect();
-    let (mut random, mut sound, mut told) = (Random(5), 0, 0);
+    let (mut random, mut sound, mut reported) = (Random(5), 0, 0);
     for round in 0..40 {
         let mut damaged = whole.clone();
         let flips = if round % 4 == 0 { 400 } else { 1 + random.below(8) };
@@ -100,7 +100,7 @@ fn damaged_devices_are_told_and_left_alone() {
         assert!(!err.contains("panicked") && output.status.code().is_some(), "round {round}: {err}");
         match output.status.success() {
             true => sound += 1,
-            false => told += usize::from(!err.trim().is_empty()),
+            false => reported += usize::from(!err.trim().is_empty()),
         }
         assert!(output.status.success() || !err.trim().is_empty(), "round {round} failed without a word");
         assert!(image(&pv) == damaged, "round {round}: check changed the device");
@@ -114,7 +114,10 @@ fn damaged_devices_are_told_and_left_alone() {
         world.run("vgchange -an VG");
         world.run("stop VG");
     }
-    assert!(told > 0 && sound > 0, "{told} damages told, {sound} harmless: the test damages too much or too little");
+    assert!(
+        reported > 0 && sound > 0,
+        "{reported} damages reported, {sound} harmless: the test damages too much or too little"
+    );
     File::options().write(true).open(&pv).unwrap().write_all_at(&whole, 0).unwrap();
     world.ok("check VG");
 }
@@ -139,7 +142,7 @@ fn a_copy_is_not_added_beside_the_original() {
     world.ok("vgcreate VG a");
     world.ok("stop VG");
     fs::copy(&original, world.dir.join("z")).unwrap();
-    world.refused("lvmdevices --adddev z", 5, "which is there, too: one is a copy of the other");
+    world.refused("lvmdevices --adddev z", 5, "which is attached, too: one is a copy of the other");
     world.refused("lvmdevices --deldev z", 5, "No devices file entry");
     assert!(world.ok("pvs --noheadings -o pv_name").trim().ends_with("/a"));
     world.ok("stop VG");

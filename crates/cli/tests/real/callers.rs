@@ -59,8 +59,8 @@ fn sizes_that_many_change_at_once_add_up() {
     let node = world.node("files");
     tool("mkfs.ext4", &["-q", node.to_str().unwrap()]);
     let size = |world: &World, volume: &str| -> u64 {
-        let told = world.ok(&format!("lvs --noheadings --units m --nosuffix -o lv_size VG/{volume}"));
-        told.trim().parse::<f64>().unwrap() as u64
+        let output = world.ok(&format!("lvs --noheadings --units m --nosuffix -o lv_size VG/{volume}"));
+        output.trim().parse::<f64>().unwrap() as u64
     };
     at_once(&world, CALLERS, |world, n| {
         // Up in three ways, by 12 MiB, and down again, by 4.
@@ -140,8 +140,8 @@ fn names_space_and_tags_are_given_once() {
         names.split_whitespace().filter(|name| name.starts_with("lvol")).collect();
     assert_eq!(named.len(), CALLERS, "{names}");
     for (report, letter) in [("lvs --noheadings -o lv_tags VG/marked", "t"), ("vgs --noheadings -o vg_tags VG", "g")] {
-        let told = world.ok(report);
-        let mut tags: Vec<&str> = told.trim().split(',').collect();
+        let output = world.ok(report);
+        let mut tags: Vec<&str> = output.trim().split(',').collect();
         tags.sort_unstable();
         let mut wanted: Vec<String> = (0..CALLERS).map(|n| format!("{letter}{n}")).collect();
         wanted.sort_unstable();

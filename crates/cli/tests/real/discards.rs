@@ -78,8 +78,8 @@ fn the_file_of_a_physical_volume_becomes_smaller() {
     std::thread::sleep(Duration::from_secs(3));
     let removed = room(&pv);
     assert!(removed + 70 > before, "issue_discards is off: {removed} of {before}");
-    let told = world.ok("trim VG");
-    assert!(told.contains("discarded of") && told.contains("that are free"), "{told}");
+    let output = world.ok("trim VG");
+    assert!(output.contains("discarded of") && output.contains("that are free"), "{output}");
     shrinks_to(&pv, before - 150);
     world.unmount("data");
     world.mount("data", "rw");
@@ -175,10 +175,10 @@ fn a_server_is_killed_while_it_discards() {
 fn a_sparse_file_is_written_out() {
     let world = World::empty("writeout");
     let pv = world.device("pv", 300 * MIB);
-    let told = world.ok("pvcreate pv");
-    assert!(told.contains("pv is a sparse file") && told.contains("--writeout"), "{told}");
-    let told = world.ok("pvcreate --writeout pv");
-    assert!(told.contains("written out.") && !told.contains("sparse"), "{told}");
+    let output = world.ok("pvcreate pv");
+    assert!(output.contains("pv is a sparse file") && output.contains("--writeout"), "{output}");
+    let output = world.ok("pvcreate --writeout pv");
+    assert!(output.contains("written out.") && !output.contains("sparse"), "{output}");
     assert!(room(&pv) >= 300);
     assert!(world.ok("pvcreate --writeout pv").contains("has all of its room already"));
     world.device("huge", 1 << 43);

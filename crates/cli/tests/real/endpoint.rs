@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Longer than any limit of the endpoint, by far: it is waited for no longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Endpoint {
     process: Running,
@@ -23,14 +23,14 @@ impl Endpoint {
         let mut process = Running(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told = line.trim().strip_prefix("Metrics are at http://").and_then(|rest| rest.strip_suffix("/metrics."));
-        let address = told.unwrap_or_else(|| panic!("{line}")).to_owned();
+        let output = line.trim().strip_prefix("Metrics are at http://").and_then(|rest| rest.strip_suffix("/metrics."));
+        let address = output.unwrap_or_else(|| panic!("{line}")).to_owned();
         Endpoint { process, address }
     }
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream
     }
 
@@ -90,7 +90,7 @@ fn metrics_are_there_and_nothing_else() {
     assert_eq!(status(&answer), "HTTP/1.1 200 OK", "{answer}");
     assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
     let line = format!("rowen_group_healthy{{vg=\"{}\"}} 1.0", world.group);
-    assert!(answer.lines().any(|told| told == line), "{line} is not in {answer}");
+    assert!(answer.lines().any(|output| output == line), "{line} is not in {answer}");
     let home = endpoint.get("/");
     assert!(status(&home) == "HTTP/1.1 200 OK" && home.contains("href=\"/metrics\""), "{home}");
     for path in ["/metricsx", "/../etc/passwd", "//metrics", "/metrics/"] {
@@ -105,7 +105,7 @@ fn metrics_are_there_and_nothing_else() {
     assert!(status(&head) == "HTTP/1.1 200 OK" && head.ends_with("\r\n\r\n"), "{head}");
     // A group that comes later is there later.
     world.ok("stop VG");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LIMIT;
     let state = format!("rowen_group_state{{vg=\"{}\",state=\"serving\"}} 0.0", world.group);
     while !endpoint.get("/metrics").lines().any(|line| line == state) {
         assert!(Instant::now() < until, "{state} was never told");
@@ -135,7 +135,7 @@ fn what_makes_no_sense_is_refused_and_harms_nobody() {
     for stream in &mut slow {
         assert!(!read(stream).contains("200 OK"));
     }
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < LIMIT);
     // And as many that want it at the same time.
     let asked = |endpoint: &Endpoint| status(&endpoint.get("/metrics")).to_owned();
     std::thread::scope(|scope| {
@@ -166,8 +166,8 @@ fn who_speaks_http_has_no_rights_and_ends_with_the_other() {
     let mut endpoint = Endpoint::start(&world);
     assert_eq!(status(&endpoint.get("/metrics")), "HTTP/1.1 200 OK");
     let front = endpoint.front();
-    let told = fs::read_to_string(format!("/proc/{front}/status")).unwrap();
-    let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let output = fs::read_to_string(format!("/proc/{front}/status")).unwrap();
+    let field = |name: &str| output.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     assert_eq!(field("Uid:"), "65534\t65534\t65534\t65534");
     assert_eq!(field("Gid:"), "65534\t65534\t65534\t65534");
     assert_eq!((field("Groups:").as_str(), field("CapEff:").as_str()), ("", "0000000000000000"));
@@ -180,7 +180,7 @@ fn who_speaks_http_has_no_rights_and_ends_with_the_other() {
     }
     endpoint.process.0.kill().unwrap();
     endpoint.process.0.wait().unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LIMIT;
     while TcpStream::connect(&endpoint.address).is_ok() {
         assert!(Instant::now() < until, "the front goes on without the process that asks");
         std::thread::sleep(Duration::from_millis(20));
@@ -193,7 +193,7 @@ fn a_place_is_what_was_asked_for_or_an_error() {
     for place in ["localhost:9", "70000", "127.0.0.1", "x", ":9", "-1"] {
         world.refused(&format!("metrics --listen={place}"), 3, "Cannot listen at");
     }
-    world.refused("metrics --listen systemd", 5, "it made none for this process");
+    world.refused("metrics --listen systemd", 5, "it passed none to this process");
     // 192.0.2.0/24 is nobody's.
     world.refused("metrics --listen 192.0.2.1:10858", 5, "Cannot listen at 192.0.2.1:10858");
     let endpoint = Endpoint::start(&world);

@@ -11,7 +11,7 @@ use std::time::Duration;
 const SECTOR: u64 = 512;
 const SIZE: u64 = 16 * MIB;
 const LONGEST: u64 = 256 << 10;
-const MOST_SNAPSHOTS: usize = 5;
+const MAX_SNAPSHOTS: usize = 5;
 
 struct Volume {
     name: String,
@@ -118,7 +118,7 @@ impl Run {
                 volume.model[place].fill(0);
             }
             910..970 => self.volumes[at].file(&self.world, &self.trace).sync_all().unwrap(),
-            970..980 if self.volumes.len() <= MOST_SNAPSHOTS => self.snapshot(at),
+            970..980 if self.volumes.len() <= MAX_SNAPSHOTS => self.snapshot(at),
             980..987 if at > 0 => {
                 let mut gone = self.volumes.remove(at);
                 drop(gone.file.take());

@@ -23,7 +23,7 @@ fn until(world: &World, line: &str, mut is_so: impl FnMut(&str) -> bool) -> Stri
 }
 
 #[test]
-fn commands_are_told_also_of_a_group_that_is_gone() {
+fn commands_are_listed_also_of_a_group_that_is_gone() {
     let world = World::new("hist", 64);
     world.ok("lvcreate -y -L 8M -n lv VG");
     world.refused("lvcreate -y -L 8M -n lv VG", 5, "already exists");
@@ -40,7 +40,7 @@ fn commands_are_told_also_of_a_group_that_is_gone() {
     world.ok("vgremove -f VG");
     let out = until(&world, "history VG", |out| out.contains("vgremove"));
     assert!(out.trim_end().ends_with(&format!("vgremove -f {}", world.group)), "{out}");
-    world.refused("history VGx", 5, "Nothing is written down");
+    world.refused("history VGx", 5, "There is no history");
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn a_full_or_read_only_directory_holds_up_no_command() {
     (3..6).for_each(|n| drop(world.ok(&format!("lvcreate -y -L 4M -n lv{n} VG"))));
     world.ok("vgchange -an VG");
     world.ok("stop VG");
-    let told = log().lines().filter(|line| line.contains("cannot be kept")).count();
-    assert!((1..=4).contains(&told), "{}", log());
+    let lines = log().lines().filter(|line| line.contains("cannot be kept")).count();
+    assert!((1..=4).contains(&lines), "{}", log());
     drop(mounted);
 }
 

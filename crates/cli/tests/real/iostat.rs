@@ -56,7 +56,7 @@ fn what_was_written_is_counted() {
     assert!(counts("requests") >= 102 && counts("micros") > 0);
     let (metrics, _, code) = quick(&world, "metrics VG");
     let line = format!("rowen_volume_written_bytes_total{{vg=\"{}\",lv=\"lv\"}} {written}", world.group);
-    assert!(code == 0 && metrics.lines().any(|told| told == line), "{line} is not in {metrics}");
+    assert!(code == 0 && metrics.lines().any(|output| output == line), "{line} is not in {metrics}");
     // Two reports: the second is of a tenth of a second in which nothing was written.
     let (out, _, code) = quick(&world, "iostat VG/lv 0.1 2");
     let volumes: Vec<&str> = out.lines().filter(|line| line.trim_start().starts_with("lv ")).collect();

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LIMIT;
     loop {
         if let Some(found) = look() {
             return found;
@@ -47,7 +47,7 @@ fn end_server(world: &World, signal: &str) {
 fn counter(world: &World, name: &str) -> u64 {
     let line = format!("{name}{{vg=\"{}\"}} ", world.group);
     let metrics = world.ok("metrics VG");
-    let value = metrics.lines().find_map(|told| told.strip_prefix(line.as_str()));
+    let value = metrics.lines().find_map(|output| output.strip_prefix(line.as_str()));
     value.unwrap_or_else(|| panic!("no {line} in {metrics}")).parse().unwrap()
 }
 
@@ -106,7 +106,7 @@ impl Journal {
     fn new(world: &World) -> Journal {
         let path = world.dir.join("journal");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
         Journal { socket, path }
     }
 
@@ -152,7 +152,7 @@ fn the_journal_learns_how_urgent_a_line_is_and_what_it_is_about() {
     let line = journal.line("WARNING: Thin pool");
     [group.as_str(), "PRIORITY=4", "ROWEN_LV=pool"].iter().for_each(|field| has(&line, field));
     tool("kill", &["-KILL", &world.server().unwrap().to_string()]);
-    let line = journal.line("went without a goodbye");
+    let line = journal.line("disconnected without a message");
     [group.as_str(), "PRIORITY=4"].iter().for_each(|field| has(&line, field));
     has(&journal.line("is served"), &group);
 }
@@ -185,7 +185,7 @@ fn serve(world: &World, journal: &str) -> (Running, UnixStream) {
     let mut command = world.command("serve VG");
     command.env("JOURNAL_STREAM", format!("{}:{}", stat.dev(), stat.ino())).env("ROWEN_JOURNAL", journal);
     let child = command.stdout(Stdio::null()).stderr(Stdio::from(theirs)).spawn().unwrap();
-    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    ours.set_read_timeout(Some(LIMIT)).unwrap();
     (Running(child), ours)
 }
 

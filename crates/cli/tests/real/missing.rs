@@ -78,8 +78,8 @@ fn works_without(world: &World) {
     world.device("d", MIBS * MIB);
     world.refused("vgextend VG d", 5, "while PVs are missing.");
     let status = world.run("status VG");
-    let told = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(told.contains("goes on without physical volume"), "{told}");
+    let output = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(output.contains("goes on without physical volume"), "{output}");
     let check = world.ok("check VG");
     assert!(!check.contains("bad"), "{check}");
 }
@@ -110,8 +110,8 @@ fn what_never_got_to_a_pulled_disk_is_an_error() {
     world.ok("vgchange -an VG");
     fs::rename(&before, &disks[2]).unwrap();
     world.ok("vgextend --restoremissing VG c");
-    let told = || String::from_utf8_lossy(&world.run("vgs VG").stderr).into_owned();
-    assert!(told().contains("40 block(s) of volume group"), "{}", told());
+    let output = || String::from_utf8_lossy(&world.run("vgs VG").stderr).into_owned();
+    assert!(output().contains("40 block(s) of volume group"), "{}", output());
     world.ok("vgchange -ay VG");
     is_lost(&world, "vc");
     let mut rest = [0; 4096];
@@ -123,7 +123,7 @@ fn what_never_got_to_a_pulled_disk_is_an_error() {
     // The next checkpoint frees what was there.
     world.ok("vgchange -an VG");
     world.ok("stop VG");
-    assert_eq!(told(), "");
+    assert_eq!(output(), "");
     world.ok("check VG");
 }
 
@@ -135,9 +135,9 @@ fn a_disk_is_pulled_and_comes_back() {
     let away = pull(&disks[2]);
     world.refused("vgchange -ay VG", 5, "To go on without: vgchange -ay --activationmode partial");
     world.refused("vgchange -ay --activationmode complete VG", 5, "is missing");
-    let told = world.run("vgchange -ay --activationmode degraded VG");
-    assert_eq!(told.status.code(), Some(5), "the partial one is not activated");
-    assert!(String::from_utf8_lossy(&told.stderr).contains("Refusing activation of partial LV"), "{told:?}");
+    let output = world.run("vgchange -ay --activationmode degraded VG");
+    assert_eq!(output.status.code(), Some(5), "the partial one is not activated");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Refusing activation of partial LV"), "{output:?}");
     world.refused("lvchange -ay VG/vc", 5, "Refusing activation of partial LV");
     world.ok("lvchange -ay -P VG/vc");
     works_without(&world);
@@ -147,8 +147,11 @@ fn a_disk_is_pulled_and_comes_back() {
     world.ok("vgchange -an VG");
     world.ok("stop VG");
     let events = world.ok("events VG");
-    let told: Vec<_> = events.lines().filter(|line| line.contains(" pv-missing: ")).collect();
-    assert!(!told.is_empty() && told.iter().all(|line| line.contains("goes on without physical volume")), "{events}");
+    let output: Vec<_> = events.lines().filter(|line| line.contains(" pv-missing: ")).collect();
+    assert!(
+        !output.is_empty() && output.iter().all(|line| line.contains("goes on without physical volume")),
+        "{events}"
+    );
     fs::rename(&away, &disks[2]).unwrap();
     world.ok("vgchange -ay -P VG");
     is_lost(&world, "vc");
@@ -184,11 +187,11 @@ fn a_disk_is_pulled_and_comes_back() {
 fn a_disk_is_pulled_and_given_up() {
     let (world, disks) = made("lost");
     fs::remove_file(&disks[1]).unwrap();
-    let told = world.run("vgreduce --removemissing VG");
-    assert_eq!(told.status.code(), Some(5));
+    let output = world.run("vgreduce --removemissing VG");
+    assert_eq!(output.status.code(), Some(5));
     assert!(
-        String::from_utf8_lossy(&told.stderr).contains("Partial LV vb needs to be repaired or removed."),
-        "{told:?}"
+        String::from_utf8_lossy(&output.stderr).contains("Partial LV vb needs to be repaired or removed."),
+        "{output:?}"
     );
     world.ok("lvchange -ay VG/va VG/vc");
     world.ok("vgreduce --removemissing --force VG");

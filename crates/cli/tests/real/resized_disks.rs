@@ -55,8 +55,8 @@ fn a_disk_between_others_grows_and_shrinks_while_its_filesystem_is_mounted() {
     // It grows: known when it is asked for, and room at once.
     between.resize(600);
     assert_eq!(extents(&world, between), 49);
-    let told = world.ok(&format!("pvresize {}", between.device));
-    assert!(told.contains("1 physical volume(s) resized or updated / 0 physical volume(s) not resized"), "{told}");
+    let output = world.ok(&format!("pvresize {}", between.device));
+    assert!(output.contains("1 physical volume(s) resized or updated / 0 physical volume(s) not resized"), "{output}");
     assert_eq!([first, between, last].map(|disk| extents(&world, disk)), [49, 149, 49]);
     world.unmount("lv");
     world.ok(&format!("lvextend -r -L 420M VG/lv {}", between.device));
@@ -71,7 +71,7 @@ fn a_disk_between_others_grows_and_shrinks_while_its_filesystem_is_mounted() {
         "cannot resize to 74 extents as later ones are allocated.",
     );
     world.refused(&format!("pvresize --setphysicalvolumesize 580M {}", between.device), 5, "not resized");
-    world.refused(&format!("pvresize -y --setphysicalvolumesize 601M {}", between.device), 5, "bytes only");
+    world.refused(&format!("pvresize -y --setphysicalvolumesize 601M {}", between.device), 5, "has only");
     assert_eq!(extents(&world, between), 149);
     world.ok(&format!("pvresize -y --setphysicalvolumesize 580M {}", between.device));
     assert_eq!(extents(&world, between), 144);

@@ -165,12 +165,12 @@ fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
     until("changes are refused", is_refused);
     world.ok("lvs VG");
     let status = world.run("status -x VG");
-    let told = String::from_utf8(status.stdout).unwrap();
+    let output = String::from_utf8(status.stdout).unwrap();
     assert!(
-        status.status.code() == Some(1) && told.contains("state: waiting for space: there is no room behind"),
-        "{told}"
+        status.status.code() == Some(1) && output.contains("state: waiting for space: there is no room behind"),
+        "{output}"
     );
-    assert!(told.contains("make room on the filesystem"), "{told}");
+    assert!(output.contains("make room on the filesystem"), "{output}");
     // A successor waits, too.
     let server = world.server().unwrap();
     tool("kill", &["-TERM", &server.to_string()]);

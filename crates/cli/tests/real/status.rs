@@ -125,7 +125,7 @@ fn a_server_that_was_stopped_is_named_and_others_are_shown() {
 }
 
 #[test]
-fn what_is_left_of_a_server_that_was_killed_is_told() {
+fn what_is_left_of_a_server_that_was_killed_is_reported() {
     let world = World::new("killed", 64);
     world.ok("lvcreate -y -L 8M -n lv VG");
     // The keeper starts another.
@@ -179,7 +179,7 @@ fn a_group_whose_disks_are_gone_is_shown_while_it_is_served() {
     let (groups, volumes) = (world.ok("vgs --noheadings -o vg_name"), world.ok("lvs --noheadings -o lv_name"));
     let disks = world.ok("pvs --noheadings -o pv_name,vg_name,pv_attr,pv_missing");
     let took = begun.elapsed();
-    let (told, code) = status(&world, "status -x");
+    let (output, code) = status(&world, "status -x");
     // A server that was killed is started by no look; nor does one hang.
     let server = world.server().unwrap();
     kill_both(&world);
@@ -197,7 +197,7 @@ fn a_group_whose_disks_are_gone_is_shown_while_it_is_served() {
     assert_eq!((groups.trim(), volumes.trim()), (world.group.as_str(), "lv"));
     assert_eq!(disks.split_whitespace().collect::<Vec<_>>(), ["[unknown]", &world.group, "a-m", "missing"]);
     assert!(took < 3 * PROMISED, "{took:?}");
-    assert!(code == 1 && told.contains("is not found any more") && told.contains(&pv.display().to_string()), "{told}");
+    assert!(code == 1 && output.contains("has disappeared") && output.contains(&pv.display().to_string()), "{output}");
     assert_eq!((slow, still), (Vec::new(), Some(server)));
     world.ok("vgchange -ay VG");
 }
@@ -346,7 +346,7 @@ fn a_disk_that_does_not_answer_is_waited_for_and_named() {
     // Devices are looked at beside it: those that hang are named, and not looked at for ever.
     let out = until(&world, "status", |out, code| code == 1 && out.contains("state: waiting for a disk"));
     assert!(out.contains(&format!("{} has not answered for ", device.display())), "{out}");
-    assert!(out.contains("does not answer") || out.contains("earlier looks at devices"), "{out}");
+    assert!(out.contains("does not answer") || out.contains("earlier reads of devices"), "{out}");
     drop(stopped);
     drop(writer);
     until(&world, "status -x", |out, code| code == 0 && out.contains("all groups are healthy"));

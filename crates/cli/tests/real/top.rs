@@ -251,7 +251,7 @@ fn without_a_terminal_there_is_one_frame_as_text() {
 #[test]
 fn planted_bugs_are_found() {
     let bugs = [
-        ("waits_for_look", "top::keys_are_obeyed_while_a_server_hangs"),
+        ("waits_for_sample", "top::keys_are_obeyed_while_a_server_hangs"),
         ("terminal_kept", "top::it_draws_and_ends_with_the_terminal_as_it_was"),
     ];
     for (bug, test) in bugs {

@@ -56,8 +56,8 @@ fn is_refused(world: &World, disk: &Path, newer: &str) {
         world.refused(line, 5, newer);
         world.refused(line, 5, "vgchange -ay --activationmode partial --force VG");
     }
-    let told = world.run("status VG");
-    assert!(!told.status.success() && String::from_utf8_lossy(&told.stdout).contains(SEEN), "{told:?}");
+    let output = world.run("status VG");
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stdout).contains(SEEN), "{output:?}");
     assert_eq!(sum(disk), before, "it was written to");
 }
 
@@ -216,7 +216,7 @@ fn one_that_was_given_up_is_not_the_group() {
 
 /// Where nothing can be written down, all goes on, and it is told; a file that is damaged is none.
 #[test]
-fn what_cannot_be_written_down_is_told() {
+fn what_cannot_be_written_down_is_reported() {
     let (world, disks) = made("unwritten");
     let dir = world.dir.join("etc/witness");
     let file = fs::read_dir(&dir).unwrap().flatten().next().unwrap().path();
@@ -224,19 +224,19 @@ fn what_cannot_be_written_down_is_told() {
     fs::remove_dir_all(&dir).unwrap();
     fs::write(&dir, "").unwrap();
     let second = pull(&disks[1]);
-    let told = world.run("vgchange -ay -P VG");
-    let err = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.status.success() && err.contains("WARNING: It is not noted in") && err.contains("/witness/"), "{err}");
+    let output = world.run("vgchange -ay -P VG");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && err.contains("WARNING: Cannot record in") && err.contains("/witness/"), "{err}");
     end(&world);
     fs::rename(&second, &disks[1]).unwrap();
     world.ok("vgextend --restoremissing VG b");
     let log = fs::read_to_string(world.dir.join("run").join(&world.group).join("server.log")).unwrap();
-    assert!(log.contains("is not noted"), "{log}");
+    assert!(log.contains("cannot record the members"), "{log}");
     world.ok("vgs VG");
     world.ok("stop VG");
     world.device("c", MIBS * MIB);
-    let told = String::from_utf8_lossy(&world.run("vgextend VG c").stderr).into_owned();
-    assert!(told.contains("cannot be noted in") && told.contains("/witness/"), "{told}");
+    let output = String::from_utf8_lossy(&world.run("vgextend VG c").stderr).into_owned();
+    assert!(output.contains("Cannot record the members of") && output.contains("/witness/"), "{output}");
     end(&world);
     fs::remove_file(&dir).unwrap();
     // The next server has something to write.

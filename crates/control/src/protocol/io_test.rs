@@ -54,7 +54,7 @@ fn without_requests_there_is_no_latency() {
 }
 
 #[test]
-fn a_request_without_end_is_told_as_one() {
+fn a_request_without_end_is_reported_as_one() {
     let counts = counted(&[10, 60_000_000]);
     assert_eq!(counts.longest(), Some(Latency::From(1 << 24)));
     assert_eq!(counts.percentile(0.99), Some(Latency::From(1 << 24)));

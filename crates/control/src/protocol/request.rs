@@ -284,7 +284,7 @@ pub enum Kind {
 pub struct Traits {
     pub kind: Kind,
     /// It is short and only reads, or a repetition changes nothing. So it is repeated if no answer came.
-    pub is_look: bool,
+    pub is_repeatable: bool,
     /// It may change data that the archive of metadata keeps.
     pub is_archived: bool,
     /// It is allowed for an exported group.
@@ -298,13 +298,13 @@ pub struct Traits {
 impl Traits {
     const QUERY: Traits = Traits {
         kind: Kind::Query,
-        is_look: false,
+        is_repeatable: false,
         is_archived: false,
         is_for_exported: true,
         takes_space: false,
         ends_server: false,
     };
-    const LOOK: Traits = Traits { is_look: true, ..Traits::QUERY };
+    const REPEATABLE: Traits = Traits { is_repeatable: true, ..Traits::QUERY };
     /// A change of metadata.
     const CHANGE: Traits = Traits { kind: Kind::Change, is_archived: true, is_for_exported: false, ..Traits::QUERY };
     const TAKES_SPACE: Traits = Traits { takes_space: true, ..Traits::CHANGE };
@@ -346,11 +346,11 @@ impl Request {
             | Diff { .. }
             | ReadPoint { .. }
             | MoveStatus
-            | Receives => Traits::LOOK,
+            | Receives => Traits::REPEATABLE,
             // Their changes are not visible, and a repetition changes nothing.
-            ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::LOOK },
+            ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::REPEATABLE },
             // The same stream again resumes.
-            Receive(_) => Traits { is_look: true, takes_space: true, ..Traits::DEVICES },
+            Receive(_) => Traits { is_repeatable: true, takes_space: true, ..Traits::DEVICES },
             AbortReceive { .. } => Traits::DEVICES,
             // They take long, and repair writes.
             Check | Repair => Traits::QUERY,

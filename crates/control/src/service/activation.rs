@@ -97,7 +97,7 @@ impl Service {
 
     /// Whether any volume has a node.
     pub fn any_active(&self) -> bool {
-        !self.world.devices.active().is_empty()
+        !self.platform.devices.active().is_empty()
     }
 
     /// After a start: makes the nodes that existed when the last server of this boot ended. After a reboot there are

@@ -101,7 +101,7 @@ impl Service {
     }
 
     /// Empties bookmarks that are not empty yet, and removes those that have ended: nothing can be compared with them.
-    pub(super) fn look_after_bookmarks(&self) {
+    pub(super) fn prune_bookmarks(&self) {
         for bookmark in self.group.bookmarks() {
             if !bookmark.has_ended {
                 self.empty_bookmark(bookmark.id);

@@ -1,7 +1,7 @@
 //! Periodic work of the service: every few seconds it checks whether something fills up, or ends.
 
+use super::platform::About;
 use super::state::Service;
-use super::world::About;
 use crate::history::What;
 use crate::protocol::{Caller, ErrorKind, Outcome};
 use crate::units::sentence;
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 
 impl Service {
     /// Extends volumes that fill up, and warns of those that still do.
-    pub fn look_around(&self) {
+    pub fn periodic_work(&self) {
         self.extend_what_fills_up();
         self.warn(&mut |_| {});
         self.forget_removed();
-        self.look_after_move();
+        self.continue_move();
         self.end_holds();
-        self.look_after_bookmarks();
+        self.prune_bookmarks();
     }
 
     /// Extends volumes above their threshold.
@@ -33,7 +33,7 @@ impl Service {
                 return;
             }
             let full = format!("{}/{}", self.name, growth.name);
-            let caller = Caller { command: format!("the extension of {full} by its policy"), ..Caller::default() };
+            let caller = Caller { command: format!("the automatic extension of {full}"), ..Caller::default() };
             let size = |blocks: u64| sentence(blocks * BLOCK_SIZE);
             match self.handle(growth.request(), &caller, &mut |_| {}) {
                 // A client has resized or removed it meanwhile.
@@ -41,14 +41,14 @@ impl Service {
                 Outcome::Error { message, .. } => {
                     if !self.autoextension.failing.lock().contains(&growth.name) {
                         let line = format!("WARNING: {full} fills up and cannot be extended: {message}");
-                        self.world.notes.event(What::NotExtended, Some(About::Volume(&growth.name)), &line);
+                        self.platform.notes.event(What::NotExtended, Some(About::Volume(&growth.name)), &line);
                     }
                     failing.insert(growth.name);
                 }
                 _ => {
                     let (to, from) = (size(growth.to), size(growth.from));
-                    let line = format!("{full} was filling up and is {to} now; it was {from}");
-                    self.world.notes.event(What::Extended, Some(About::Volume(&growth.name)), &line);
+                    let line = format!("{full} was nearly full and was extended from {from} to {to}");
+                    self.platform.notes.event(What::Extended, Some(About::Volume(&growth.name)), &line);
                 }
             }
         }

@@ -14,7 +14,7 @@ impl Service {
             Some(from) if from.old.is_some() == old.is_some() => {
                 (Compared { old: from.old.map(Into::into), new: from.new.into() }, from.block)
             }
-            Some(_) => return Err(Failure::new(ErrorKind::Invalid, "The place is in a list of another kind.")),
+            Some(_) => return Err(Failure::new(ErrorKind::Invalid, "The position belongs to a list of another kind.")),
             None => (self.compare(old, new)?, 0),
         };
         let group = self.group.clone();
@@ -32,7 +32,8 @@ impl Service {
         let side = |name: &str| -> Result<VolumeId> {
             let volume = if old.is_some_and(|old| old == name) { self.find_base(name)? } else { self.find(name)? };
             if is_pool(&volume) {
-                let message = format!("Logical volume {}/{name} is a pool: name a volume in it.", self.name);
+                let message =
+                    format!("Logical volume {}/{name} is a pool: give the name of a volume in it.", self.name);
                 return Err(Failure::new(ErrorKind::Invalid, message));
             }
             if volume.state == VolumeState::Invalid {

@@ -78,7 +78,7 @@ fn a_long_list_comes_in_pages() {
     assert_eq!(second.next(), None);
     let starts: Vec<u64> = first.ranges.iter().chain(&second.ranges).map(|range| range.start_block).collect();
     assert_eq!(starts, (0..WRITTEN).map(|n| 2 * n).collect::<Vec<_>>());
-    // What is gone is told of as such, and nothing else is listed in its stead.
+    // A volume that is gone is an error; no other volume is listed in its place.
     assert_eq!(ask(&world, Request::Remove { names: vec!["s".into()] }), Outcome::Ok);
     let (kind, message) = page(&world, "s", "b", Some(place)).unwrap_err();
     assert_eq!(kind, ErrorKind::Changed);

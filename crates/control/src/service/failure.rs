@@ -135,7 +135,7 @@ impl Context<'_> {
             Error::ReadOnly => format!("{subject} is read-only."),
             Error::InvalidSnapshot => {
                 format!(
-                    "{subject} used up its reserve, or gave way in a full group: it is invalid and can only be removed."
+                    "{subject} is invalid and can only be removed: it used up its reserve, or was dropped because the group was full."
                 )
             }
             other => self.words_about(&subject, &with_lvms_identifiers(&other.to_string())),
@@ -163,20 +163,20 @@ impl Context<'_> {
     /// The engine's message, with device names instead of the numbers of physical volumes.
     pub fn with_devices(&self, words: &str) -> String {
         const MARK: &str = "physical volume ";
-        let (mut told, mut rest) = (String::new(), words);
+        let (mut text, mut rest) = (String::new(), words);
         while let Some((before, after)) = rest.split_once(MARK) {
             let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            told.push_str(before);
-            told.push_str(MARK);
+            text.push_str(before);
+            text.push_str(MARK);
             rest = match after[..digits].parse() {
                 Ok(index) => {
-                    told.push_str(&self.device(PvIndex(index)));
+                    text.push_str(&self.device(PvIndex(index)));
                     &after[digits..]
                 }
                 Err(_) => after,
             };
         }
-        told + rest
+        text + rest
     }
 
     fn disk_sentence(&self, error: &DiskError) -> String {
@@ -193,20 +193,20 @@ impl Context<'_> {
 /// The engine's words with identifiers as reports show them.
 fn with_lvms_identifiers(words: &str) -> String {
     const DIGITS: usize = 32;
-    let (mut told, mut rest) = (String::new(), words);
+    let (mut text, mut rest) = (String::new(), words);
     while let Some(at) = rest.find(|c: char| c.is_ascii_hexdigit()) {
         let (before, from) = rest.split_at(at);
         let length = from.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(from.len());
         let (word, after) = from.split_at(length.max(1));
-        told.push_str(before);
+        text.push_str(before);
         let starts_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
         match u128::from_str_radix(word, 16).ok().filter(|_| word.len() == DIGITS && starts_word) {
-            Some(number) => told.push_str(&lvm_text(Uuid(number.to_be_bytes()))),
-            None => told.push_str(word),
+            Some(number) => text.push_str(&lvm_text(Uuid(number.to_be_bytes()))),
+            None => text.push_str(word),
         }
         rest = after;
     }
-    told + rest
+    text + rest
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ fn tell(error: Error, name: &str) -> Failure {
 }
 
 #[test]
-fn lack_of_space_is_told_in_whole_extents() {
+fn lack_of_space_is_reported_in_whole_extents() {
     let failure = tell(Error::NoSpace { needed: 4096, free: 1023 }, "lv");
     assert_eq!(failure.message, "Insufficient free space: 4 extents needed, but only 0 available");
     assert_eq!(failure.kind, ErrorKind::NoSpace);
 }
 
 #[test]
-fn lack_of_metadata_is_not_told_as_lack_of_extents() {
+fn lack_of_metadata_is_not_reported_as_lack_of_extents() {
     let failure = tell(Error::NoSpace { needed: 1, free: 4096 }, "lv");
     assert!(failure.message.starts_with("Insufficient free space for metadata in volume group \"vg0\""));
     assert!(failure.message.contains("vgextend"));
@@ -22,7 +22,7 @@ fn lack_of_metadata_is_not_told_as_lack_of_extents() {
 }
 
 #[test]
-fn names_are_told_as_lvm_tells_them() {
+fn names_are_written_as_by_lvm() {
     let taken = tell(Error::Exists("lv1".into()), "lv1");
     assert_eq!(taken.message, "Logical Volume \"lv1\" already exists in volume group \"vg0\"");
     let unknown = tell(Error::NotFound("nope".into()), "nope");
@@ -70,7 +70,7 @@ fn the_engines_numbers_become_devices() {
 }
 
 #[test]
-fn identifiers_and_groups_are_told_as_reports_show_them() {
+fn identifiers_and_groups_are_written_as_in_reports() {
     let uuid = Uuid([0x5e; 16]);
     let lvms = lvm_text(uuid);
     let older =

@@ -25,7 +25,7 @@ impl Service {
 
     /// Makes names under /dev that another program has removed.
     pub fn make_nodes(&self) -> Result<Outcome> {
-        self.world.devices.make_names_of(&self.name)?;
+        self.platform.devices.make_names_of(&self.name)?;
         Ok(Outcome::Ok)
     }
 

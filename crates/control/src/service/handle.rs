@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a request that waits for its turn checks why others wait.
-const LOOK: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How long an upgrade waits for a running change.
 const UPGRADE_WAITS: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Service {
         let may_merge =
             matches!(request, Request::Activate { .. }) && self.group.any_volume(|volume| volume.attributes.merging);
         let is_change = may_merge || traits.is_archived;
-        let noted = request.is_noted().then(|| (request.word(), self.world.notes.open_for()));
+        let noted = request.is_noted().then(|| (request.word(), self.platform.notes.open_for()));
         let outcome = self.carry_out(request, caller, interim).unwrap_or_else(Outcome::from);
         if let Some((word, begun)) = noted {
             self.note(word, caller, begun, &outcome);
@@ -49,8 +49,8 @@ impl Service {
         // A failed request may have done a part of its work.
         let goes_on = !self.ending.is_destroyed() && !self.ending.is_renamed() && self.ending.leaving().is_none();
         if is_change && !caller.no_backup && goes_on {
-            self.world.notes.changed(&caller.command);
-            if let Some(message) = self.world.notes.trouble() {
+            self.platform.notes.changed(&caller.command);
+            if let Some(message) = self.platform.notes.trouble() {
                 interim(Outcome::Notice { message });
             }
         }
@@ -77,8 +77,8 @@ impl Service {
             Outcome::Check(check) if !check.findings.is_empty() => Some(check.findings.join("; ")),
             _ => None,
         };
-        let took = self.world.notes.open_for().saturating_sub(begun);
-        self.world.notes.done(Command {
+        let took = self.platform.notes.open_for().saturating_sub(begun);
+        self.platform.notes.done(Command {
             // After a rename the group has its new name.
             group: self.group.info().name,
             id: caller.id.clone(),
@@ -100,7 +100,7 @@ impl Service {
         }
         let begun = Instant::now();
         loop {
-            if let Some(turn) = self.change.try_lock_for(LOOK) {
+            if let Some(turn) = self.change.try_lock_for(RETRY) {
                 return Ok(turn);
             }
             if limit.is_some_and(|limit| begun.elapsed() >= limit) {
@@ -127,9 +127,9 @@ impl Service {
                 self.refuse_exported()?;
             }
         }
-        let _lists = change.is_some().then(|| self.lists.heed(&caller.lists));
+        let _lists = change.is_some().then(|| self.lists.use_lists_of(&caller.lists));
         match request {
-            Request::Hello { .. } => Err(Failure::new(ErrorKind::Invalid, "A connection has one greeting only.")),
+            Request::Hello { .. } => Err(Failure::new(ErrorKind::Invalid, "A connection has only one greeting.")),
             Request::Report { with_use } => self.report(self.shown_volumes(), with_use.then_some(None)),
             Request::ReportOf { volumes, with_members, with_use } => {
                 let relatives = self.relatives(&volumes, with_members);
@@ -206,11 +206,11 @@ impl Service {
                 false => group.check_open().await,
             }
         };
-        let mut told = 0;
-        let report = self.run_and_look(work, &mut || {
+        let mut reported = 0;
+        let report = self.run_polling(work, &mut || {
             // If several run at once, the progress of the last one.
-            let Some(at) = self.group.check_progress().filter(|at| at.nodes != told) else { return };
-            told = at.nodes;
+            let Some(at) = self.group.check_progress().filter(|at| at.nodes != reported) else { return };
+            reported = at.nodes;
             let what = format!("Checking {}", self.name);
             interim(Outcome::Progress { done: at.nodes.min(at.total), total: at.total, what });
         });

@@ -14,7 +14,7 @@ pub struct Held(Mutex<BTreeMap<String, (Duration, Duration)>>);
 
 impl Held {
     /// A sample: these volumes have waiting writes now.
-    pub fn look(&self, held: Vec<String>, now: Duration) {
+    pub fn observe(&self, held: Vec<String>, now: Duration) {
         let mut seen = self.0.lock();
         seen.retain(|name, (_, last)| held.contains(name) || now.saturating_sub(*last) < MOMENT);
         for name in held {
@@ -37,12 +37,12 @@ mod tests {
         let held = Held::default();
         let at = |millis| Duration::from_millis(millis);
         let names = |held: &Held| held.since(at(0)).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        held.look(vec!["a".into(), "b".into()], at(1000));
-        held.look(vec!["b".into()], at(1100));
+        held.observe(vec!["a".into(), "b".into()], at(1000));
+        held.observe(vec!["b".into()], at(1100));
         assert_eq!(names(&held), ["a", "b"], "woken for a moment");
-        held.look(vec!["b".into()], at(1400));
+        held.observe(vec!["b".into()], at(1400));
         assert_eq!(held.since(at(3000)), [("b".to_owned(), at(2000))]);
-        held.look(Vec::new(), at(1800));
+        held.observe(Vec::new(), at(1800));
         assert!(names(&held).is_empty());
     }
 }

@@ -69,7 +69,7 @@ impl Service {
         if !self.group.any_volume(|volume| volume.attributes.is_held()) || self.change.is_locked() {
             return;
         }
-        let now = self.world.notes.now();
+        let now = self.platform.notes.now();
         for volume in self.group.volumes() {
             let is_over = |hold: &Hold<'_>| hold.until.is_some_and(|until| until <= now);
             let over: Vec<Hold<'_>> = holds(&volume.attributes.tags).filter(is_over).collect();

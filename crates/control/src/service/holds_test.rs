@@ -175,12 +175,12 @@ fn the_status_tells_of_holds() {
 fn a_hold_with_an_end_ends() {
     let world = world();
     done(&world, tag("mon", &[&format!("hold=send-1:{}", NOW + 100), "hold=a", "x"], &[]));
-    world.service.look_around();
+    world.service.periodic_work();
     *world.notes.open_for.lock() = Duration::from_secs(99);
-    world.service.look_around();
+    world.service.periodic_work();
     assert!(refusal(&world, remove(&["mon"])).1.contains("(send-1, a)"));
     *world.notes.open_for.lock() = Duration::from_secs(100);
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(
         report(&world).volume("mon").unwrap().attributes.tags,
         ["a", "x"].map(|tag| match tag {
@@ -220,7 +220,7 @@ fn a_bookmark_is_there_after_kills_and_cuts() {
             1 => world.cut(Cut::Some(3)).unwrap(),
             _ => world.killed().unwrap(),
         };
-        world.service.look_around();
+        world.service.periodic_work();
         assert_eq!(report(&world).bookmarks, before);
         write_all(&world, "db");
         let list = Request::Diff { old: Some("mon".into()), new: "db".into(), from: None };

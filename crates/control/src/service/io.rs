@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 impl Service {
     /// The counters of I/O since the group was opened.
     pub fn io(&self) -> IoReport {
-        let open = self.world.notes.open_for();
+        let open = self.platform.notes.open_for();
         let path = |at| {
-            let path = self.world.members.path(at);
+            let path = self.platform.members.path(at);
             path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string())
         };
         let pv = |(index, uuid)| {
             let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
-            PvIo { path: path(at), uuid, counts: self.world.members.io(at) }
+            PvIo { path: path(at), uuid, counts: self.platform.members.io(at) }
         };
         IoReport {
             open_micros: u64::try_from(open.as_micros()).unwrap_or(u64::MAX),
@@ -27,7 +27,7 @@ impl Service {
 
     /// Volumes with counters, by name.
     fn volumes_io(&self) -> Vec<VolumeIo> {
-        let counted = self.world.devices.io();
+        let counted = self.platform.devices.io();
         let wanted: BTreeSet<VolumeId> = counted.iter().map(|(id, _)| *id).collect();
         let mut known: BTreeMap<VolumeId, (String, Uuid)> = BTreeMap::new();
         self.group.any_volume(|volume| {
@@ -36,12 +36,12 @@ impl Service {
             }
             false
         });
-        let active: HashSet<String> = self.world.devices.active().into_iter().map(|node| node.name).collect();
-        let told = |(id, counts)| {
+        let active: HashSet<String> = self.platform.devices.active().into_iter().map(|node| node.name).collect();
+        let line = |(id, counts)| {
             let (name, uuid) = known.remove(&id)?;
             Some(VolumeIo { is_active: active.contains(&name), name, uuid, counts })
         };
-        let mut volumes: Vec<VolumeIo> = counted.into_iter().filter_map(told).collect();
+        let mut volumes: Vec<VolumeIo> = counted.into_iter().filter_map(line).collect();
         volumes.sort_by(|one, other| one.name.cmp(&other.name));
         volumes
     }
@@ -53,6 +53,6 @@ impl Service {
             volumes.insert(volume.id);
             false
         });
-        self.world.devices.keep_io(&volumes);
+        self.platform.devices.keep_io(&volumes);
     }
 }

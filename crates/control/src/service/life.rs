@@ -93,8 +93,7 @@ impl Service {
         let group = &self.name;
         if let Err(error) = self.group.failed() {
             let why = self.failure(&error, "").message;
-            let message =
-                format!("Volume group \"{group}\" has stopped ({why}): clear it first (rowen clear {group}).");
+            let message = format!("Volume group \"{group}\" has stopped ({why}). Clear it first: rowen clear {group}.");
             return Err(Failure::new(ErrorKind::Denied, message));
         }
         if self.checks.load(Ordering::SeqCst) > 0 {

@@ -10,8 +10,8 @@
 //! * A snapshot that waits gets no new device, and is removed only with its origin.
 
 use super::failure::{Failure, Result};
+use super::platform::About;
 use super::state::Service;
-use super::world::About;
 use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::group::{Attributes, VolumeInfo, VolumeState};
@@ -85,7 +85,7 @@ impl Service {
         match self.replace_contents(origin, snapshot.clone(), true) {
             Ok(_) => {
                 let line = format!("{} was merged into {name}", snapshot.name);
-                self.world.notes.event(What::Merged, Some(About::Volume(&name)), &line);
+                self.platform.notes.event(What::Merged, Some(About::Volume(&name)), &line);
             }
             Err(failure) if failure.kind == ErrorKind::InUse => {
                 let message = format!(

@@ -73,7 +73,7 @@ impl Service {
     /// Takes back the one that is at this path, if it is as it left.
     pub(super) fn restore_pv(&self, path: &str) -> Result<Outcome> {
         let refused = |why: String| Failure::new(ErrorKind::Invalid, format!("{why}\nNo PV has been restored."));
-        let members = &self.world.members;
+        let members = &self.platform.members;
         let uuid = members.uuid_at(Path::new(path))?;
         let pvs = self.group.info().pvs;
         let Some(at) = pvs.iter().position(|pv| pv.uuid == uuid) else {
@@ -93,7 +93,7 @@ impl Service {
             return Err(Failure { message: format!("{}\nNo PV has been restored.", failure.message), ..failure });
         }
         self.event(What::Changed, &format!("physical volume {path} was missing, and is back"));
-        self.world.notes.disk_is_back(uuid);
+        self.platform.notes.disk_is_back(uuid);
         self.members_changed();
         Ok(Outcome::Ok)
     }

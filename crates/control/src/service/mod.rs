@@ -1,14 +1,14 @@
 //! The decisions of a volume group's server: names, limits, merges, pools, undo, who may activate. It owns the open
-//! group of the engine, and uses devices, disks and files only through [`world`]. The server implements these traits
+//! group of the engine, and uses devices, disks and files only through [`platform`]. The server implements these traits
 //! with the kernel, tests in memory.
 //!
 //! A file uses only files of the rows above its own:
 //!
 //! | | |
 //! |---|---|
-//! | [`failure`], `ending`, `wanted_move`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`world`] | types |
+//! | [`failure`], `ending`, `wanted_move`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`platform`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
-//! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; what is told |
+//! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; reports and warnings |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `arriving`, `transfer` | what is being received; reads and writes of what is sent |
 //! | `merge`, `bookmarks`, `holds`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
@@ -38,6 +38,7 @@ mod missing;
 mod moves;
 mod nodes;
 mod permits;
+pub mod platform;
 mod pvs;
 mod receive;
 mod rename;
@@ -51,7 +52,6 @@ mod volumes;
 mod wanted_move;
 mod warn;
 mod warnings;
-pub mod world;
 
 pub use ending::Ending;
 pub use pvs::SHARE_UNASKED;

@@ -1,9 +1,9 @@
 //! Extents move from one physical volume to others (`pvmove`).
 
 use super::failure::{Failure, Result};
+use super::platform::MoveNote;
 use super::state::Service;
 use super::wanted_move::WantedMove;
-use super::world::MoveNote;
 use crate::history::What;
 use crate::protocol::{ErrorKind, MoveReport, Outcome, PvPart};
 use rowen_engine::disk::PvIndex;
@@ -28,7 +28,7 @@ impl Service {
         to: &[PvPart],
         volume: Option<&str>,
     ) -> Result<Outcome> {
-        self.look_after_move();
+        self.continue_move();
         self.refuse_while_moving()?;
         let from = self.pv_at(Path::new(path))?;
         let volume = volume.map(|name| self.find(name)).transpose()?;
@@ -69,20 +69,20 @@ impl Service {
         self.note_move(Some(&note));
         let before = note.total - total;
         let begun = Some(Instant::now());
-        *self.wanted_move.lock() = WantedMove { note: Some(note), is_looked_for: true, begun, before, waits: None };
+        *self.wanted_move.lock() = WantedMove { note: Some(note), is_searched: true, begun, before, waits: None };
         Ok(total)
     }
 
     /// If the note cannot be written, a successor does not resume the move.
     fn note_move(&self, note: Option<&MoveNote>) {
-        if let Err(e) = self.world.notes.moving(note) {
-            self.log(&format!("a successor would not know what is being moved: {e}"));
+        if let Err(e) = self.platform.notes.moving(note) {
+            self.log(&format!("cannot record the move for a successor: {e}"));
         }
     }
 
     /// Resumes the move of an earlier server, and forgets a move that has ended (PM9).
-    pub fn look_after_move(&self) {
-        self.look_for_move();
+    pub fn continue_move(&self) {
+        self.find_noted_move();
         let (note, has_begun) = {
             let wanted = self.wanted_move.lock();
             (wanted.note.clone(), wanted.begun.is_some())
@@ -102,13 +102,13 @@ impl Service {
     }
 
     /// Checks once whether an earlier server has left a move.
-    fn look_for_move(&self) {
+    fn find_noted_move(&self) {
         let mut wanted = self.wanted_move.lock();
-        if wanted.is_looked_for || planted::is("move_not_resumed") {
+        if wanted.is_searched || planted::is("move_not_resumed") {
             return;
         }
-        wanted.is_looked_for = true;
-        let Some(note) = self.world.notes.noted_move() else { return };
+        wanted.is_searched = true;
+        let Some(note) = self.platform.notes.noted_move() else { return };
         match note.group == self.group.info().uuid.0 {
             true => wanted.note = Some(note),
             // The note is of another group with the same name.
@@ -121,13 +121,10 @@ impl Service {
 
     fn go_on_moving(&self, note: MoveNote) {
         let Some(wanted) = self.move_of(&note) else {
-            self.event(
-                What::Changed,
-                "what was being moved, or where it was to go, has left: that move does not go on",
-            );
+            self.event(What::Changed, "the move ends: a volume or physical volume that it needs was removed");
             return self.forget_move();
         };
-        let path = self.world.members.path(wanted.from).unwrap_or_default();
+        let path = self.platform.members.path(wanted.from).unwrap_or_default();
         if let Err(error) = self.group.may_move() {
             // It will be tried again.
             self.wanted_move.lock().waits = Some(self.failure(&error, "").message);
@@ -176,14 +173,14 @@ impl Service {
     fn forget_move(&self) {
         {
             let mut wanted = self.wanted_move.lock();
-            (wanted.note, wanted.waits, wanted.is_looked_for) = (None, None, true);
+            (wanted.note, wanted.waits, wanted.is_searched) = (None, None, true);
         }
         self.note_move(None);
     }
 
     /// The progress of the move, when it has ended or after a short time.
     pub fn move_status(&self) -> MoveReport {
-        self.look_for_move();
+        self.find_noted_move();
         let group = self.group.clone();
         let progress = self.run(async move { group.move_ended_within(WAITED).await });
         self.move_report(progress)
@@ -191,7 +188,7 @@ impl Service {
 
     /// Ends the running move, if there is one.
     pub fn stop_move(&self) -> Outcome {
-        self.look_for_move();
+        self.find_noted_move();
         let mut wanted = self.move_report(self.group.move_progress());
         self.forget_move();
         if !self.group.is_moving() {
@@ -215,7 +212,7 @@ impl Service {
         let to_come = note.filter(|_| begun.is_none() && !progress.is_running);
         if let Some(note) = to_come {
             let place = info.pvs.iter().position(|pv| pv.uuid.0 == note.from).and_then(|at| u16::try_from(at).ok());
-            let path = place.and_then(|at| self.world.members.path(PvIndex(at))).unwrap_or_default();
+            let path = place.and_then(|at| self.platform.members.path(PvIndex(at))).unwrap_or_default();
             return MoveReport {
                 is_running: true,
                 path: path.display().to_string(),
@@ -227,7 +224,7 @@ impl Service {
         }
         let is_stopped = progress.failed == Some(Error::Closed);
         let has_moved = progress.is_running || progress.total > 0;
-        let path = self.world.members.path(progress.from).filter(|_| has_moved);
+        let path = self.platform.members.path(progress.from).filter(|_| has_moved);
         let (moved, total) = (before + progress.moved, before + progress.total);
         let own_bytes = progress.moved * extent_bytes + progress.copied;
         MoveReport {
@@ -247,7 +244,7 @@ impl Service {
     }
 
     /// The move for reports: one that is running, or that ended early.
-    pub(super) fn move_to_tell(&self) -> Option<MoveReport> {
+    pub(super) fn move_to_report(&self) -> Option<MoveReport> {
         let report = self.move_report(self.group.move_progress());
         (report.is_running || report.failed.is_some() || report.is_stopped || report.unreadable > 0).then_some(report)
     }
@@ -262,10 +259,10 @@ impl Service {
         if !self.group.is_moving() {
             return Ok(());
         }
-        let from = self.world.members.path(self.group.move_progress().from).unwrap_or_default();
+        let from = self.platform.members.path(self.group.move_progress().from).unwrap_or_default();
         let message = format!(
-            "Volume group \"{}\": extents are being moved off {}. Wait for that (\"pvmove\" shows how far it is), or stop it \
-             (\"pvmove --abort\").",
+            "Volume group \"{}\": extents are being moved off {}. Wait until that is done (\"pvmove\" shows its \
+             progress), or stop it (\"pvmove --abort\").",
             self.name,
             from.display()
         );

@@ -3,7 +3,7 @@
 use super::super::asked::{ask, done, refusal};
 use super::super::memory::{Cut, Memory};
 use crate::protocol::*;
-use crate::service::world::MoveNote;
+use crate::service::platform::MoveNote;
 use crate::settings::Settings;
 use rowen_engine::group::{NewGroup, NewPv};
 use rowen_engine::planted::must_be_found;
@@ -52,7 +52,7 @@ fn status(world: &Memory) -> MoveReport {
 /// Until the move has ended.
 fn ended(world: &Memory) -> MoveReport {
     for _ in 0..1000 {
-        world.service.look_after_move();
+        world.service.continue_move();
         world.pass(Duration::from_millis(10));
         let now = status(world);
         if !now.is_running {
@@ -77,10 +77,10 @@ fn goes_on(is_killed: bool) {
     let end = ended(&world);
     assert_eq!((end.moved, end.total, end.failed, end.is_stopped), (begun.total, begun.total, None, false));
     assert!(refusal(&world, wanted()).1.contains("No data to move"));
-    world.service.look_after_move();
+    world.service.continue_move();
     assert_eq!(*world.notes.moving.lock(), None, "what has ended is forgotten");
     let world = world.killed().unwrap();
-    world.service.look_after_move();
+    world.service.continue_move();
     assert!(!status(&world).is_running);
 }
 
@@ -103,11 +103,11 @@ fn a_move_that_was_stopped_or_is_of_another_boot_does_not_go_on() {
     ask(&world, wanted());
     assert!(matches!(ask(&world, Request::StopMove), Outcome::Moving(report) if report.is_stopped));
     let world = world.killed().unwrap();
-    world.service.look_after_move();
+    world.service.continue_move();
     assert!(!status(&world).is_running);
     ask(&world, wanted());
     let world = world.cut(Cut::None).unwrap();
-    world.service.look_after_move();
+    world.service.continue_move();
     assert!(!status(&world).is_running);
 }
 
@@ -137,13 +137,13 @@ fn a_move_off_what_has_left_is_forgotten() {
     let world = world.killed().unwrap();
     let note = world.notes.moving.lock().clone().unwrap();
     *world.notes.moving.lock() = Some(MoveNote { from: [9; 16], ..note.clone() });
-    world.service.look_after_move();
+    world.service.continue_move();
     assert!(!status(&world).is_running);
     assert_eq!(*world.notes.moving.lock(), None);
     // A note of a group that had that name.
     *world.notes.moving.lock() = Some(MoveNote { group: [9; 16], ..note });
     let world = world.killed().unwrap();
-    world.service.look_after_move();
+    world.service.continue_move();
     assert!(!status(&world).is_running);
     assert_eq!(*world.notes.moving.lock(), None);
 }

@@ -1,8 +1,8 @@
 //! The devices of volumes: which may be made, how, and whether they are in use.
 
 use super::failure::{Failure, Result};
+use super::platform::{DeviceError, Done, Node, User};
 use super::state::Service;
-use super::world::{DeviceError, Done, Node, User};
 use crate::lists::Subject;
 use crate::protocol::ErrorKind;
 use rowen_engine::error::Error;
@@ -34,13 +34,13 @@ impl Service {
 
     /// The volume's device, if it is active.
     pub fn node(&self, name: &str) -> Option<Node> {
-        self.world.devices.find(name)
+        self.platform.devices.find(name)
     }
 
     /// LVM's error if the volume's device is in use.
     pub fn refuse_use(&self, name: &str) -> Result<()> {
         let Some(node) = self.node(name) else { return Ok(()) };
-        match self.world.devices.lasting_user(&node)? {
+        match self.platform.devices.lasting_user(&node)? {
             None => Ok(()),
             Some(user) => Err(self.in_use(name, user)),
         }
@@ -48,7 +48,7 @@ impl Service {
 
     /// Whether the volume's device is in use now.
     pub fn is_used(&self, name: &str) -> bool {
-        self.node(name).is_some_and(|node| !matches!(self.world.devices.user(&node), Ok(None)))
+        self.node(name).is_some_and(|node| !matches!(self.platform.devices.user(&node), Ok(None)))
     }
 
     fn in_use(&self, name: &str, user: User) -> Failure {
@@ -74,23 +74,23 @@ impl Service {
             return Err(self.failure(&Error::InvalidSnapshot, &volume.name));
         }
         let data = self.told(self.group.volume(volume.id), &volume.name)?;
-        Ok(self.world.devices.activate(data, volume, read_only)?)
+        Ok(self.platform.devices.activate(data, volume, read_only)?)
     }
 
     /// Makes an active volume's device read-only or writable.
     pub fn set_device_read_only(&self, name: &str, read_only: bool) -> Done<()> {
-        self.world.devices.set_read_only(name, read_only)
+        self.platform.devices.set_read_only(name, read_only)
     }
 
     /// LVM's error if one of these volumes' devices is in use. One search for all of them; the few that seem in use are
     /// checked again.
     fn refuse_any_use(&self, volumes: &[VolumeInfo]) -> Result<()> {
         let nodes: Vec<Node> = volumes.iter().filter_map(|volume| self.node(&volume.name)).collect();
-        let open = self.world.devices.open(&nodes);
+        let open = self.platform.devices.open(&nodes);
         for (node, is_open) in nodes.iter().zip(open) {
             if is_open {
                 self.refuse_use(&node.name)?;
-            } else if let Some(user) = self.world.devices.claimant(node)? {
+            } else if let Some(user) = self.platform.devices.claimant(node)? {
                 return Err(self.in_use(&node.name, user));
             }
         }
@@ -102,7 +102,7 @@ impl Service {
         if self.node(name).is_none() {
             return Ok(false);
         }
-        match self.world.devices.deactivate(name, unused) {
+        match self.platform.devices.deactivate(name, unused) {
             Ok(()) => Ok(true),
             Err(DeviceError { user: Some(user), .. }) => Err(self.in_use(name, user)),
             Err(other) => Err(other.into()),

@@ -20,9 +20,9 @@ impl ListsInForce {
     }
 
     /// The client's lists are in force until the guard is dropped. One request at a time (SV1).
-    pub fn heed(&self, client: &Lists) -> Heeded<'_> {
+    pub fn use_lists_of(&self, client: &Lists) -> ClientLists<'_> {
         *self.client.lock() = Some(client.clone());
-        Heeded(self)
+        ClientLists(self)
     }
 
     pub fn get(&self) -> Lists {
@@ -31,9 +31,9 @@ impl ListsInForce {
 }
 
 /// A client's lists are in force.
-pub struct Heeded<'a>(&'a ListsInForce);
+pub struct ClientLists<'a>(&'a ListsInForce);
 
-impl Drop for Heeded<'_> {
+impl Drop for ClientLists<'_> {
     fn drop(&mut self) {
         *self.0.client.lock() = None;
     }

@@ -2,8 +2,8 @@
 
 use super::failure::{Failure, Result};
 use super::group::check_tags;
+use super::platform::Membership;
 use super::state::Service;
-use super::world::Membership;
 use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
@@ -19,11 +19,11 @@ pub const SHARE_UNASKED: u64 = 16;
 impl Service {
     /// The group's physical volume at `path`, or at another path of the same device.
     pub fn pv_at(&self, path: &Path) -> Result<PvIndex> {
-        let members = &self.world.members;
+        let members = &self.platform.members;
         let is_it = |own: &Path| own == path || members.is_same(own, path);
         let count = self.group.info().pvs.len();
         let indexes = (0..count).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
-        let mut found = indexes.filter(|index| self.world.members.path(*index).is_some_and(|own| is_it(&own)));
+        let mut found = indexes.filter(|index| self.platform.members.path(*index).is_some_and(|own| is_it(&own)));
         found.next().ok_or_else(|| {
             let message =
                 format!("Physical Volume \"{}\" not found in Volume Group \"{}\".", path.display(), self.name);
@@ -126,13 +126,17 @@ impl Service {
         }
         let noted: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let failed = |e| {
-            Failure::new(ErrorKind::Internal, format!("Cannot note what joins volume group \"{}\": {e}.", self.name))
+            Failure::new(
+                ErrorKind::Internal,
+                format!("Cannot record which devices join volume group \"{}\": {e}.", self.name),
+            )
         };
         // Held until it is a member or was refused.
-        let _joining = self.world.notes.joining(&noted).map_err(failed)?;
+        let _joining = self.platform.notes.joining(&noted).map_err(failed)?;
         noted.iter().try_for_each(|path| self.refuse_own_volume(path))?;
         (self.reached)("looked below");
-        let checked = paths.iter().map(|path| self.world.members.check(Path::new(path))).collect::<Result<Vec<_>>>()?;
+        let checked =
+            paths.iter().map(|path| self.platform.members.check(Path::new(path))).collect::<Result<Vec<_>>>()?;
         let had_one = self.group.info().pvs.len() == 1;
         for candidate in checked {
             let (path, uuid) = (candidate.path().to_owned(), candidate.uuid());
@@ -140,7 +144,7 @@ impl Service {
             let group = self.group.clone();
             let added = self.run(async move { group.add_pv(NewPv { uuid }).await });
             if let Err(error) = added {
-                self.world.members.pop();
+                self.platform.members.pop();
                 let mut failure = self.failure(&error, "");
                 failure.message.push_str(&format!(
                     "\nUnable to add physical volume '{}' to volume group '{}'",
@@ -162,7 +166,7 @@ impl Service {
     /// A group on its own volumes could never be opened (H1). The same is true of two groups, each on a volume of the
     /// other.
     fn refuse_own_volume(&self, path: &Path) -> Result<()> {
-        if !self.world.members.lies_on_group(path)? {
+        if !self.platform.members.lies_on_group(path)? {
             return Ok(());
         }
         let (path, group) = (path.display(), &self.name);
@@ -176,23 +180,23 @@ impl Service {
         self.note_membership();
     }
 
-    /// Has it witnessed who is in the group (NW1). Where that fails all goes on: who is told to open the group without some is
-    /// not warned then.
+    /// Records the members of the group (NW1). If that fails, the group continues, but a later opening without some of its disks
+    /// does not warn.
     pub fn note_membership(&self) {
         let membership = Membership::from(&self.group.info());
-        if let Err(e) = self.world.notes.membership(&membership) {
-            self.log(&format!("who is in the volume group is not noted: {e}"));
+        if let Err(e) = self.platform.notes.membership(&membership) {
+            self.log(&format!("cannot record the members of the volume group: {e}"));
         }
     }
 
     /// Stores the paths of the physical volumes, for a successor (H9).
     pub fn note_members(&self) {
         let indexes = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
-        let members: Option<Vec<_>> = indexes.map(|index| self.world.members.path(index)).collect();
+        let members: Option<Vec<_>> = indexes.map(|index| self.platform.members.path(index)).collect();
         if let Some(members) = members
-            && let Err(e) = self.world.notes.members(&members)
+            && let Err(e) = self.platform.notes.members(&members)
         {
-            self.log(&format!("a successor will look at all devices: cannot write where the members are: {e}"));
+            self.log(&format!("cannot record where the members are, so a successor will search all devices: {e}"));
         }
     }
 
@@ -219,7 +223,7 @@ impl Service {
         let done = self.run(async move { group.remove_last_pv().await });
         // Even if its label could not be written: it is no longer in the group, so it is released.
         if self.group.info().pvs.len() == usize::from(index.0) {
-            self.world.members.pop();
+            self.platform.members.pop();
             // A successor does not open it: it may be unplugged soon, and not answer.
             self.members_changed();
         }
@@ -233,10 +237,10 @@ impl Service {
     pub fn resize_pv(&self, path: &str, bytes: Option<u64>) -> Result<Outcome> {
         self.refuse_while_moving()?;
         let pv = self.pv_at(Path::new(path))?;
-        let device = self.world.members.rescan(pv)?;
+        let device = self.platform.members.rescan(pv)?;
         let bytes = bytes.unwrap_or(device);
         if bytes > device {
-            return Err(Failure::new(ErrorKind::Invalid, format!("{path}: the device has {device} bytes only.")));
+            return Err(Failure::new(ErrorKind::Invalid, format!("{path}: the device has only {device} bytes.")));
         }
         let extent_bytes = self.group.info().extent_blocks * BLOCK_SIZE;
         let extents = bytes.saturating_sub(DATA_OFFSET) / extent_bytes;
@@ -245,7 +249,7 @@ impl Service {
             return Err(self.no_room_to_grow(path, pv, DATA_OFFSET + most * extent_bytes));
         }
         if extents == 0 {
-            let message = format!("{path}: {bytes} bytes are too few for one extent of {extent_bytes} bytes.");
+            let message = format!("{path}: {bytes} bytes are less than one extent of {extent_bytes} bytes.");
             return Err(Failure::new(ErrorKind::Invalid, message));
         }
         let group = self.group.clone();
@@ -257,8 +261,8 @@ impl Service {
             Err(Error::NoSpace { needed, free }) => {
                 let extent_blocks = self.group.info().extent_blocks.max(1);
                 let message = format!(
-                    "{path}: cannot resize to {extents} extents: {} would go, and only {} are reserved for no volume of volume \
-                     group \"{}\". Remove snapshots that have a size, or add a physical volume.",
+                    "{path}: cannot resize to {extents} extents: {} would be removed, but only {} are not reserved \
+                     for a volume of volume group \"{}\". Remove snapshots that have a size, or add a physical volume.",
                     needed / extent_blocks,
                     free / extent_blocks,
                     self.name
@@ -271,7 +275,7 @@ impl Service {
 
     /// Happens in groups from before physical volumes had room behind them, and if one has used up that room.
     fn no_room_to_grow(&self, path: &str, pv: PvIndex, most: u64) -> Failure {
-        let next = self.world.members.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
+        let next = self.platform.members.path(PvIndex(pv.0 + 1)).map(|next| format!(" before \"{}\"", next.display()));
         let group = &self.name;
         let message = format!(
             "Physical volume \"{path}\" cannot have more than {most} bytes: there is no room for its extents{}. Give the rest to \

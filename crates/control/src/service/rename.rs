@@ -12,17 +12,17 @@ impl Service {
     pub fn rename_group(&self, to: &str) -> Result<Outcome> {
         let invalid = |why: String| Failure::new(ErrorKind::Invalid, why);
         names::check_form(to).map_err(|why| invalid(format!("{why}\nNew volume group name \"{to}\" is invalid.")))?;
-        if self.world.members.is_group(to)? {
+        if self.platform.members.is_group(to)? {
             let message = format!("New volume group \"{to}\" already exists");
             return Err(Failure::new(ErrorKind::Exists, message));
         }
         let volumes = self.group.volumes();
-        if let Some(told) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
-            return Err(invalid(told));
+        if let Some(refusal) = volumes.iter().find_map(|volume| names::pair_too_long(to, &volume.name)) {
+            return Err(invalid(refusal));
         }
-        let begun = self.world.notes.renaming(to, self.group.info().uuid);
+        let begun = self.platform.notes.renaming(to, self.group.info().uuid);
         let renaming = begun.map_err(|e| Failure::new(ErrorKind::Internal, format!("Cannot begin to rename: {e}.")))?;
-        if let Err(failure) = self.world.devices.make_names_of(to) {
+        if let Err(failure) = self.platform.devices.make_names_of(to) {
             renaming.end();
             return Err(failure.into());
         }
@@ -30,7 +30,7 @@ impl Service {
         let (group, name) = (self.group.clone(), to.to_owned());
         let renamed = self.run(async move { group.rename_group(&name).await });
         if let Err(failure) = self.told(renamed, "") {
-            match self.world.devices.remove_names_of(to) {
+            match self.platform.devices.remove_names_of(to) {
                 Ok(()) => renaming.end(),
                 Err(_) => renaming.leave(),
             }
@@ -40,7 +40,7 @@ impl Service {
         // From here on the rename cannot be undone: the disks have the new name.
         self.ending.rename();
         self.announce_end();
-        if let Err(failure) = self.world.devices.move_to(to, self.reached) {
+        if let Err(failure) = self.platform.devices.move_to(to, self.reached) {
             renaming.leave();
             return Err(failure.into());
         }

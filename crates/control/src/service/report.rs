@@ -2,8 +2,8 @@
 
 use super::failure::Result;
 use super::hidden::{is_hidden, shown_volumes};
+use super::platform::{Members, Node};
 use super::state::{Service, is_pool};
-use super::world::{Members, Node};
 use crate::metadata::{Document, Origin};
 use crate::protocol::{GroupReport, NodeState, Outcome, VolumePlaces};
 use rowen_engine::disk::PvIndex;
@@ -34,11 +34,11 @@ impl Service {
     /// or for none.
     pub fn report(&self, volumes: Vec<VolumeInfo>, use_of: Option<Option<&[String]>>) -> Result<Outcome> {
         let info = self.group.info();
-        let paths = device_paths(&*self.world.members, info.pvs.len());
-        let nodes = self.world.devices.active();
+        let paths = device_paths(&*self.platform.members, info.pvs.len());
+        let nodes = self.platform.devices.active();
         let is_asked = |node: &&Node| use_of.is_some_and(|of| of.is_none_or(|names| names.contains(&node.name)));
         let asked: Vec<Node> = nodes.iter().filter(is_asked).cloned().collect();
-        let open = self.world.devices.open(&asked);
+        let open = self.platform.devices.open(&asked);
         let open: HashSet<&str> =
             asked.iter().zip(open).filter(|(_, is_open)| *is_open).map(|(node, _)| node.name.as_str()).collect();
         let nodes: HashMap<&str, &Node> = nodes.iter().map(|node| (node.name.as_str(), node)).collect();
@@ -51,7 +51,7 @@ impl Service {
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         report.bookmarks = self.reported_bookmarks();
         report.stopped = self.group.failed().is_err();
-        report.moving = self.move_to_tell().filter(|moving| moving.is_running).map(Box::new);
+        report.moving = self.move_to_report().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));
         report.volumes.iter_mut().for_each(|volume| volume.is_partial = partial.contains(&volume.name));

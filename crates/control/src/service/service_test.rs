@@ -4,7 +4,7 @@
 
 use super::asked::{self, ask, caller, refusal, report};
 use super::memory::{Cut, Memory, Outside};
-use super::world::{Devices, Faults, User};
+use super::platform::{Devices, Faults, User};
 use crate::history::What;
 use crate::protocol::*;
 use crate::settings::Settings;
@@ -333,7 +333,7 @@ fn a_check_says_how_far_it_is() {
 }
 
 #[test]
-fn what_happens_by_itself_is_told_once() {
+fn what_happens_by_itself_is_reported_once() {
     let world = memory();
     done(&world, create("a"));
     done(&world, snapshot(&[("a", "s")]));
@@ -341,18 +341,18 @@ fn what_happens_by_itself_is_told_once() {
     kinds();
     let fail = |offset| DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset, errno: 5 };
     *world.members.new_failures.lock() = vec![fail(4096), fail(1 << 30)];
-    world.service.look_around();
+    world.service.periodic_work();
     let told = std::mem::take(&mut *world.notes.events.lock());
     let [(What::PvError, first), (What::PvError, _)] = &told[..] else { panic!("{told:?}") };
     assert!(first.contains("/dev/b of volume group vg failed a write at byte 4096"), "{first}");
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(kinds(), []);
     // The snapshot outgrows its reserve.
     world.write("a", 8 * MIB).unwrap();
     world.pass(Duration::from_secs(5));
-    world.service.look_around();
+    world.service.periodic_work();
     assert!(kinds().contains(&What::SnapshotDropped));
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(kinds(), []);
 }
 
@@ -375,19 +375,19 @@ fn a_physical_volume_joins_and_leaves() {
 }
 
 #[test]
-fn a_snapshot_that_fills_up_is_extended_and_told() {
+fn a_snapshot_that_fills_up_is_extended_and_reported() {
     let settings = crate::settings::read("activation {\n snapshot_autoextend_threshold = 50\n}\n").unwrap();
     let settings = crate::settings::Loaded { config: settings, warnings: Vec::new() }.settings();
     let world = with_settings(settings);
     done(&world, create("a"));
     done(&world, snapshot(&[("a", "s")]));
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(4 * MIB));
     world.write("a", 3 * MIB).unwrap();
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(report(&world).volume("s").unwrap().reserve_blocks, Some(8 * MIB));
     let lines = world.notes.lines.lock().join("\n");
-    assert!(lines.contains("vg/s was filling up and is 8.00 MiB now; it was 4.00 MiB"), "{lines}");
+    assert!(lines.contains("vg/s was nearly full and was extended from 4.00 MiB to 8.00 MiB"), "{lines}");
 }
 
 #[test]
@@ -599,16 +599,16 @@ fn a_merge_at_activation_is_done_or_goes_on_waiting() {
 }
 
 #[test]
-fn a_group_that_stops_and_disks_that_fail_are_told_once() {
+fn a_group_that_stops_and_disks_that_fail_are_reported_once() {
     let memory = memory();
     let status = memory.service.status();
     assert_eq!((status.stopped, status.pvs[0].path.as_str()), (None, "/dev/a"));
-    // A fault is counted, and told of by the place that failed: one line for it, in the log and among the events.
+    // A fault is counted, and reported with the place that failed: one line for it, in the log and among the events.
     memory.set_faults(&[Faults { reads: 3, silent: Some(Duration::from_secs(7)), ..Faults::default() }]);
     *memory.members.new_failures.lock() =
         vec![DiskError { op: DiskOpKind::Read, pv: PvIndex(0), offset: 4096, errno: 5 }];
     for _ in 0..3 {
-        memory.service.look_around();
+        memory.service.periodic_work();
     }
     let told = |words: &str| memory.notes.lines.lock().iter().filter(|line| line.contains(words)).count();
     assert_eq!((told("/dev/a of volume group vg failed a read at byte 4096"), told("failed")), (1, 1));
@@ -616,8 +616,8 @@ fn a_group_that_stops_and_disks_that_fail_are_told_once() {
     assert_eq!((pv.failed_reads, pv.failed_writes, pv.silent_seconds), (3, 0, Some(7)));
     memory.die_at(1);
     assert!(memory.service.checkpoint().is_err());
-    memory.service.look_around();
-    memory.service.look_around();
+    memory.service.periodic_work();
+    memory.service.periodic_work();
     let why = memory.service.status().stopped.unwrap();
     assert!(why.contains("/dev/a"), "{why}");
     assert_eq!(told("stopped after a failed write"), 1);
@@ -641,7 +641,7 @@ fn a_server_ends_for_an_upgrade_between_changes() {
     let stopped = memory();
     stopped.die_at(1);
     assert!(stopped.service.checkpoint().is_err());
-    assert!(refusal(&stopped, upgrade.clone()).1.contains("clear it first"));
+    assert!(refusal(&stopped, upgrade.clone()).1.contains("Clear it first"));
     let world = memory();
     done(&world, create("a"));
     world.service.checks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -699,14 +699,14 @@ fn counters_of_a_volume_live_as_long_as_it_does() {
     done(&world, Request::Remove { names: names(&["z"]) });
     assert_eq!(seen(&world), [("b".to_owned(), true, 7)]);
     assert_eq!(world.devices.io().len(), 2);
-    world.service.look_around();
+    world.service.periodic_work();
     assert_eq!(world.devices.io().len(), 1, "what is removed is forgotten");
     let disks = io(&world).pvs;
     assert_eq!((disks[0].path.as_str(), disks[0].counts.write.bytes), ("/dev/a", 512));
 }
 
 #[test]
-fn counters_are_told_while_a_change_waits() {
+fn counters_are_reported_while_a_change_waits() {
     let world = memory();
     done(&world, create("a"));
     let _change = world.service.change.lock();

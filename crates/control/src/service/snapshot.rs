@@ -5,8 +5,8 @@
 //! when the server dies. If the helper is killed, the server or its successor starts another one to thaw them.
 
 use super::failure::{Failure, Result};
+use super::platform::DeviceError;
 use super::state::Service;
-use super::world::DeviceError;
 use crate::protocol::{Created, Outcome, SnapshotSpec};
 use rowen_engine::group::NewSnapshot;
 use rowen_engine::units::VolumeId;
@@ -56,10 +56,10 @@ impl Service {
         // Cached data cannot be written to a group that has stopped: the freeze would fail, or wait.
         self.told(self.group.failed(), "")?;
         let held = if hold_still {
-            Some(self.world.devices.freeze(&names).map_err(|failure| self.unless_stopped(failure))?)
+            Some(self.platform.devices.freeze(&names).map_err(|failure| self.unless_stopped(failure))?)
         } else {
             for name in &names {
-                self.world.devices.flush_cache(name).map_err(|failure| self.unless_stopped(failure))?;
+                self.platform.devices.flush_cache(name).map_err(|failure| self.unless_stopped(failure))?;
             }
             None
         };

@@ -11,9 +11,9 @@ use super::failure::{Context, Failure, Result};
 use super::held::Held;
 use super::hidden::is_hidden;
 use super::permits::ListsInForce;
+use super::platform::Platform;
 use super::wanted_move::WantedMove;
 use super::warnings::Warnings;
-use super::world::World;
 use crate::history::What;
 use crate::lists::Lists;
 use crate::names;
@@ -55,7 +55,7 @@ pub struct Service {
     /// Called at each step of a rename and of a join, for tests.
     pub reached: fn(&str),
     // Last, so that it is dropped last: everything above runs on it.
-    pub world: World,
+    pub platform: Platform,
 }
 
 /// A thin pool: a volume that names itself as its pool. It is a limit, never a device.
@@ -70,7 +70,7 @@ pub fn follows_origin(volume: &VolumeInfo) -> bool {
 
 impl Service {
     /// The service of an open group.
-    pub fn new(name: &str, group: Arc<Group>, world: World, settings: &Settings, lists: Lists) -> Service {
+    pub fn new(name: &str, group: Arc<Group>, platform: Platform, settings: &Settings, lists: Lists) -> Service {
         let service = Service {
             name: name.to_owned(),
             group,
@@ -86,7 +86,7 @@ impl Service {
             lists: ListsInForce::new(lists),
             ending: Ending::default(),
             reached: |_| {},
-            world,
+            platform,
         };
         service.warnings.set_dropped(service.invalid_snapshots());
         service
@@ -103,14 +103,14 @@ impl Service {
 
     /// Runs a piece of asynchronous work to its end.
     pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        self.run_and_look(work, &mut || {})
+        self.run_polling(work, &mut || {})
     }
 
     /// The same, with regular calls for its progress.
-    pub fn run_and_look<T: Send + 'static>(
+    pub fn run_polling<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-        look: &mut dyn FnMut(),
+        poll: &mut dyn FnMut(),
     ) -> T {
         let result = Arc::new(Mutex::new(None));
         let place = result.clone();
@@ -118,19 +118,19 @@ impl Service {
             let value = work.await;
             *place.lock() = Some(value);
         });
-        self.world.executor.complete_and_look(work, look);
+        self.platform.executor.complete_polling(work, poll);
         let value = result.lock().take();
         value.expect("an executor runs work to its end")
     }
 
     /// A line for the log.
     pub fn log(&self, line: &str) {
-        self.world.notes.log(line);
+        self.platform.notes.log(line);
     }
 
     /// An event: writes a line to the log, and one to the group's events.
     pub fn event(&self, what: What, line: &str) {
-        self.world.notes.event(what, None, line);
+        self.platform.notes.event(what, None, line);
     }
 
     /// Sets what the group waits for after it has lost a disk; none: nothing.
@@ -140,7 +140,7 @@ impl Service {
 
     /// Notifies the code that runs the service that it must end.
     pub(super) fn announce_end(&self) {
-        self.world.notes.ending();
+        self.platform.notes.ending();
     }
 
     /// A failure for an engine's error about the volume `name`, or about the group if `name` is empty.
@@ -150,7 +150,7 @@ impl Service {
 
     /// Calls `say` with the names of this group and its devices.
     pub fn in_context<T>(&self, say: impl FnOnce(&Context<'_>) -> T) -> T {
-        let devices = |index| u16::try_from(index).ok().and_then(|index| self.world.members.path(PvIndex(index)));
+        let devices = |index| u16::try_from(index).ok().and_then(|index| self.platform.members.path(PvIndex(index)));
         let extent_blocks = self.group.info().extent_blocks;
         say(&Context { group: &self.name, extent_blocks, devices: &devices })
     }

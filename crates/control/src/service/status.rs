@@ -31,8 +31,8 @@ impl Service {
     /// The state of the group.
     pub fn status(&self) -> StatusReport {
         let (info, stats) = (self.group.info(), self.group.stats());
-        let now = self.world.notes.open_for();
-        self.held.look(self.group.held(), now);
+        let now = self.platform.notes.open_for();
+        self.held.observe(self.group.held(), now);
         let held = self.held.since(now);
         let at_risk = self.group.any_volume(needs_free_space);
         let pools = self.group.pools();
@@ -52,7 +52,7 @@ impl Service {
             timed_out: self.group.timed_out(),
             pvs: self.pv_statuses(&info),
             volumes: (self.group.volume_count() - being_received.len()) as u64,
-            active_volumes: self.world.devices.active().len() as u64,
+            active_volumes: self.platform.devices.active().len() as u64,
             blocks: info.blocks,
             available_blocks: info.available_blocks,
             metadata_blocks: info.metadata_blocks,
@@ -71,7 +71,7 @@ impl Service {
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
             checked: self.group.check_progress().map(checked),
             rehoming: self.group.rehome_progress().map(rehoming),
-            moving: self.move_to_tell(),
+            moving: self.move_to_report(),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,
             bad_places: self.bad_places(),

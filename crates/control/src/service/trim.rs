@@ -1,8 +1,8 @@
 //! Discards of free space on the physical volumes.
 
 use super::failure::Result;
+use super::platform::About;
 use super::state::Service;
-use super::world::About;
 use crate::history::What;
 use crate::protocol::{Outcome, TrimReport};
 use rowen_engine::disk::PvIndex;
@@ -14,15 +14,15 @@ impl Service {
         let begun = self.group.start_trim();
         self.told(begun, "")?;
         let group = self.group.clone();
-        let mut told = u64::MAX;
-        let what = format!("Discarding what is free in {}", self.name);
-        self.run_and_look(async move { group.trim_ended().await }, &mut || {
+        let mut reported = u64::MAX;
+        let what = format!("Discarding free space in {}", self.name);
+        self.run_polling(async move { group.trim_ended().await }, &mut || {
             let at = self.group.trim_progress();
-            if std::mem::replace(&mut told, at.done) != at.done {
+            if std::mem::replace(&mut reported, at.done) != at.done {
                 interim(Outcome::Progress { done: at.done.min(at.total), total: at.total, what: what.clone() });
             }
         });
-        self.tell_refused_discards();
+        self.log_refused_discards();
         let end = self.group.trim_progress();
         if let Some(error) = end.failed {
             self.told(Err(error), "")?;
@@ -38,16 +38,16 @@ impl Service {
     }
 
     /// A failed discard is not an error of any request. The log has it once.
-    pub(super) fn tell_refused_discards(&self) {
+    pub(super) fn log_refused_discards(&self) {
         for error in self.group.refused_discards() {
             let device = self.device(error.pv);
             let why = std::io::Error::from_raw_os_error(error.errno);
             let message = format!(
-                "Physical volume {device} of volume group {} takes no discards ({why}): what is freed there is not given back to it \
-                 before the group is opened again",
+                "Physical volume {device} of volume group {} does not support discards ({why}): it does not get \
+                 freed space back before the group is opened again",
                 self.name
             );
-            self.world.notes.event(What::Changed, Some(About::Pv(&device)), &message);
+            self.platform.notes.event(What::Changed, Some(About::Pv(&device)), &message);
         }
     }
 }

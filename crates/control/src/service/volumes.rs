@@ -78,8 +78,8 @@ impl Service {
             return Err(Failure::new(
                 ErrorKind::InUse,
                 format!(
-                    "Logical volume {}/{name} is in use and would lose its end; shrink its filesystem and unmount it first, or \
-                     use --force.",
+                    "Logical volume {}/{name} is in use, and its end would be cut off. Shrink its filesystem and \
+                     unmount it first, or use --force.",
                     self.name
                 ),
             ));
@@ -89,7 +89,7 @@ impl Service {
         let done = self.run(async move { group.resize_on(volume.id, blocks, &on).await });
         self.told(done, name)?;
         if self.node(name).is_some() {
-            self.world.devices.resized(name)?;
+            self.platform.devices.resized(name)?;
         }
         Ok(Outcome::Ok)
     }
@@ -99,7 +99,8 @@ impl Service {
         if seen.is_none() || seen == now {
             return Ok(());
         }
-        let message = format!("Logical volume {}/{name} was resized by somebody else meanwhile; try again.", self.name);
+        let message =
+            format!("Logical volume {}/{name} was resized by another command meanwhile; try again.", self.name);
         Err(Failure::new(ErrorKind::Changed, message))
     }
 
@@ -122,11 +123,11 @@ impl Service {
         }
         let active = self.node(from).is_some();
         if active {
-            self.world.devices.rename(from, to)?;
+            self.platform.devices.rename(from, to)?;
         }
         if let Err(error) = self.rename_in_group(volume.id, to) {
             let mut failure = self.failure(&error, from);
-            if active && let Err(also) = self.world.devices.rename(to, from) {
+            if active && let Err(also) = self.platform.devices.rename(to, from) {
                 failure.message.push_str(&format!("\nIts node keeps the new name: {also}."));
             }
             return Err(failure);

@@ -4,7 +4,7 @@
 //!   first extent moves, and the note is removed after the move has ended. If a server dies in between, its successor
 //!   finds nothing left to move.
 
-use super::world::MoveNote;
+use super::platform::MoveNote;
 use std::time::Instant;
 
 /// The move that is wanted.
@@ -13,7 +13,7 @@ pub struct WantedMove {
     /// The note of the move.
     pub note: Option<MoveNote>,
     /// The service has checked whether an earlier server has left a move.
-    pub is_looked_for: bool,
+    pub is_searched: bool,
     /// When this server started or resumed it.
     pub begun: Option<Instant>,
     /// Extents that earlier servers have moved.

@@ -1,8 +1,8 @@
 //! Warnings to clients and the log about a group that fills up or fails.
 
+use super::platform::About;
 use super::state::Service;
 use super::warnings::needs_free_space;
-use super::world::About;
 use crate::history::What;
 use crate::protocol::{Outcome, PvStatus};
 use rowen_engine::disk::{DiskOpKind, PvIndex};
@@ -55,7 +55,7 @@ impl Service {
     }
 
     pub(super) fn device(&self, pv: PvIndex) -> String {
-        self.world.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
+        self.platform.members.path(pv).map_or_else(|| format!("number {}", pv.0), |path| path.display().to_string())
     }
 
     /// The group's physical volumes, with their failures.
@@ -65,8 +65,8 @@ impl Service {
 
     fn pv_status(&self, index: usize, pv: &PvInfo) -> PvStatus {
         let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
-        let path = self.world.members.path(at);
-        let faults = self.world.members.faults(at);
+        let path = self.platform.members.path(at);
+        let faults = self.platform.members.faults(at);
         PvStatus {
             path: path.map_or_else(|| "[unknown]".to_owned(), |path| path.display().to_string()),
             uuid: pv.uuid,
@@ -90,24 +90,24 @@ impl Service {
         volumes.iter().filter(|volume| volume.state == VolumeState::Invalid).map(|volume| volume.id).collect()
     }
 
-    fn tell_dropped(&self) {
+    fn log_dropped(&self) {
         let count = self.group.stats().volumes_invalidated;
         for id in self.warnings.dropped(count, || self.invalid_snapshots()) {
             if let Ok(volume) = self.group.volume_info(id) {
                 if let Some(message) = self.gave_way(&volume) {
-                    self.world.notes.event(What::SnapshotDropped, None, &message);
+                    self.platform.notes.event(What::SnapshotDropped, None, &message);
                     continue;
                 }
                 let message = self.failure(&Error::InvalidSnapshot, &volume.name).message;
-                self.world.notes.event(What::SnapshotDropped, Some(About::Volume(&volume.name)), &message);
+                self.platform.notes.event(What::SnapshotDropped, Some(About::Volume(&volume.name)), &message);
             }
         }
     }
 
     /// Reports the places where disks failed requests, one sentence for each range.
-    fn tell_failed_places(&self, pvs: usize) {
+    fn log_failed_places(&self, pvs: usize) {
         for pv in (0..pvs).filter_map(|index| u16::try_from(index).ok()).map(PvIndex) {
-            for failed in self.world.members.new_failures(pv) {
+            for failed in self.platform.members.new_failures(pv) {
                 let why = std::io::Error::from_raw_os_error(failed.errno);
                 let at = failed.offset;
                 let what = match failed.op {
@@ -118,14 +118,14 @@ impl Service {
                 };
                 let message =
                     format!("Physical volume {} of volume group {} failed {what}: {why}", self.device(pv), self.name);
-                self.world.notes.event(What::PvError, Some(About::Pv(&self.device(pv))), &message);
+                self.platform.notes.event(What::PvError, Some(About::Pv(&self.device(pv))), &message);
             }
         }
     }
 
     /// Warns the log and the client of everything that is filling up.
     pub fn warn(&self, interim: &mut dyn FnMut(Outcome)) {
-        let notes = &*self.world.notes;
+        let notes = &*self.platform.notes;
         if let Err(error) = self.group.failed()
             && !matches!(error, Error::DiskLost(_))
             && self.warnings.is_news_that_it_stopped()
@@ -134,17 +134,17 @@ impl Service {
             self.event(What::Stopped, &message);
             notes.state(&message);
         }
-        self.held.look(self.group.held(), notes.open_for());
-        self.warnings.tell_failing(notes, &self.name, self.group.timed_out());
-        self.tell_failed_places(self.group.info().pvs.len());
-        self.tell_refused_discards();
-        self.warnings.tell_bad_places(notes, &self.name, self.bad_places());
-        self.warnings.tell_missing_room(notes, &self.name, self.missing_room());
-        self.warnings.tell_filling(notes, &self.name, self.group.stats().fills_without_room);
-        self.tell_dropped();
+        self.held.observe(self.group.held(), notes.open_for());
+        self.warnings.log_failing(notes, &self.name, self.group.timed_out());
+        self.log_failed_places(self.group.info().pvs.len());
+        self.log_refused_discards();
+        self.warnings.log_bad_places(notes, &self.name, self.bad_places());
+        self.warnings.log_missing_room(notes, &self.name, self.missing_room());
+        self.warnings.log_filling(notes, &self.name, self.group.stats().fills_without_room);
+        self.log_dropped();
         let at_risk = self.group.any_volume(needs_free_space);
         let snapshots = self.group.reserved();
-        for warning in self.warnings.look(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
+        for warning in self.warnings.check(&self.group.info(), at_risk, &self.group.pools(), &snapshots) {
             if warning.is_new {
                 let about = warning.volume.as_deref().map(About::Volume);
                 notes.event(What::Space, about, &warning.message);

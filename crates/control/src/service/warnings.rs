@@ -2,7 +2,7 @@
 //! to the log and to the administrator's program, if there is one. It is reported again only after the share was below
 //! it. A command that allocates space is warned as long as the group is above a threshold.
 
-use super::world::{About, Notes};
+use super::platform::{About, Notes};
 use crate::history::What;
 use crate::settings::Settings;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The thresholds, and the warnings that were given.
 pub struct Warnings {
-    told: Mutex<HashMap<String, u64>>,
+    reported: Mutex<HashMap<String, u64>>,
     settings: Mutex<Wanted>,
     /// Pools whose writes fail, or the group (`None`), that were reported.
     failing: Mutex<Vec<Option<String>>>,
@@ -75,7 +75,7 @@ pub fn needs_free_space(volume: &VolumeMeta) -> bool {
 impl Warnings {
     pub fn new(settings: &Settings) -> Warnings {
         Warnings {
-            told: Mutex::default(),
+            reported: Mutex::default(),
             settings: Mutex::new(settings.into()),
             failing: Mutex::default(),
             bad_places: Mutex::default(),
@@ -93,7 +93,7 @@ impl Warnings {
     /// The due warnings: the group while it is above a threshold, and pools and snapshots that have crossed theirs
     /// since the last call. `at_risk`: whether any volume [needs free space](needs_free_space); `snapshots`: those with
     /// a reserve.
-    pub fn look(
+    pub fn check(
         &self,
         group: &GroupInfo,
         at_risk: bool,
@@ -101,13 +101,13 @@ impl Warnings {
         snapshots: &[VolumeInfo],
     ) -> Vec<Warning> {
         let levels = self.levels(group, at_risk, pools, snapshots);
-        let mut told = self.told.lock();
-        let before = std::mem::take(&mut *told);
+        let mut reported = self.reported.lock();
+        let before = std::mem::take(&mut *reported);
         let mut warnings = Vec::new();
         for (step, mut warning) in levels {
             let key = warning.volume.clone().unwrap_or_default();
             warning.is_new = step > before.get(&key).copied().unwrap_or(0);
-            told.insert(key, step);
+            reported.insert(key, step);
             if warning.is_new || warning.volume.is_none() {
                 warnings.push(warning);
             }
@@ -137,7 +137,7 @@ impl Warnings {
         for pool in pools {
             let full = percent(pool.referenced, pool.blocks);
             let message = format!(
-                "WARNING: Thin pool {}/{} is {full:.1}% full; extend it: at 100% new data of its volumes has to wait, or is refused.",
+                "WARNING: Thin pool {}/{} is {full:.1}% full; extend it: at 100% new data of its volumes waits or is refused.",
                 group.name, pool.name
             );
             let warning = Warning { volume: Some(pool.name.clone()), percent: full, message, is_new: false };
@@ -163,39 +163,39 @@ impl Warnings {
     }
 
     /// Logs, once each, bad places of disks that the group avoids from now on.
-    pub fn tell_bad_places(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
-        let mut told = self.bad_places.lock();
-        for place in now.iter().filter(|place| !told.contains(place)) {
+    pub fn log_bad_places(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
+        let mut reported = self.bad_places.lock();
+        for place in now.iter().filter(|place| !reported.contains(place)) {
             notes.event(What::BadPlace, None, &format!("volume group {group}: {place}"));
         }
-        *told = now;
+        *reported = now;
     }
 
     /// Logs, once, that writes fail because they have waited too long for room in a pool or in the group.
-    pub fn tell_failing(&self, notes: &dyn Notes, group: &str, now: Vec<Option<String>>) {
-        let mut told = self.failing.lock();
-        for full in now.iter().filter(|full| !told.contains(full)) {
+    pub fn log_failing(&self, notes: &dyn Notes, group: &str, now: Vec<Option<String>>) {
+        let mut reported = self.failing.lock();
+        for full in now.iter().filter(|full| !reported.contains(full)) {
             let what = full
                 .as_ref()
                 .map_or_else(|| format!("volume group {group}"), |pool| format!("thin pool {group}/{pool}"));
             let message = format!(
-                "WARNING: Writes have waited for room in {what} for too long, and fail until there is some; extend it."
+                "WARNING: Writes have waited for room in {what} for too long, and fail until there is room; extend it."
             );
             notes.event(What::WritesFail, full.as_deref().map(About::Volume), &message);
         }
-        *told = now;
+        *reported = now;
     }
 
     /// The snapshots that have become invalid since the last call. `count`: how many did since the group was opened.
     pub fn dropped(&self, count: u64, invalid: impl FnOnce() -> HashSet<VolumeId>) -> Vec<VolumeId> {
-        let mut told = self.dropped.lock();
-        if told.0 == count {
+        let mut reported = self.dropped.lock();
+        if reported.0 == count {
             return Vec::new();
         }
         let now = invalid();
-        let mut new: Vec<VolumeId> = now.difference(&told.1).copied().collect();
+        let mut new: Vec<VolumeId> = now.difference(&reported.1).copied().collect();
         new.sort();
-        *told = (count, now);
+        *reported = (count, now);
         new
     }
 
@@ -205,24 +205,26 @@ impl Warnings {
     }
 
     /// Logs, once, that volumes laid out for reading stay fragmented. `ended`: how often filling found no room.
-    pub fn tell_filling(&self, notes: &dyn Notes, group: &str, ended: u64) {
+    pub fn log_filling(&self, notes: &dyn Notes, group: &str, ended: u64) {
         if ended > 0 && !self.filling_ended.swap(true, Ordering::Relaxed) {
             let message = format!(
-                "Volumes of volume group {group} that are laid out for reading stay in pieces beside their snapshots for want of room (server/fill_keeps)."
+                "Volumes of volume group {group} that are laid out for reading stay fragmented: there is too little space to copy shared blocks (server/fill_keeps)."
             );
             notes.event(What::Space, None, &message);
         }
     }
 
     /// Logs, once, disks behind which there is no room, and when there is room again.
-    pub fn tell_missing_room(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
-        let mut told = self.missing_room.lock();
-        now.iter().filter(|message| !told.contains(message)).for_each(|message| notes.event(What::Room, None, message));
-        if now.is_empty() && !told.is_empty() {
+    pub fn log_missing_room(&self, notes: &dyn Notes, group: &str, now: Vec<String>) {
+        let mut reported = self.missing_room.lock();
+        now.iter()
+            .filter(|message| !reported.contains(message))
+            .for_each(|message| notes.event(What::Room, None, message));
+        if now.is_empty() && !reported.is_empty() {
             let message = format!("There is room again behind the physical volumes of volume group {group}.");
             notes.event(What::Room, None, &message);
         }
-        *told = now;
+        *reported = now;
     }
 
     /// Runs the administrator's program, with the group, the whole percentage, and the snapshot or pool, if any.

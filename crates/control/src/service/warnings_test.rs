@@ -57,7 +57,7 @@ fn warnings() -> Warnings {
 /// The sentences that go to the log.
 fn fresh(warnings: &Warnings, group: &GroupInfo, at_risk: bool, snapshots: &[VolumeInfo]) -> Vec<String> {
     warnings
-        .look(group, at_risk, &[], snapshots)
+        .check(group, at_risk, &[], snapshots)
         .into_iter()
         .filter(|warning| warning.is_new)
         .map(|warning| warning.message)
@@ -73,45 +73,45 @@ fn each_step_is_logged_once_and_again_after_it_was_left() {
 }
 
 #[test]
-fn commands_are_told_as_long_as_the_group_is_nearly_full() {
+fn commands_are_warned_while_the_group_is_nearly_full() {
     let warnings = warnings();
-    let told = |free| warnings.look(&group(free, 0), true, &[], &[]).len();
+    let told = |free| warnings.check(&group(free, 0), true, &[], &[]).len();
     assert_eq!([told(201), told(200), told(150), told(201)], [0, 1, 1, 0]);
 }
 
 #[test]
 fn thresholds_can_be_set() {
     let warnings = warnings();
-    assert_eq!(warnings.look(&group(600, 0), true, &[], &[]).len(), 0);
+    assert_eq!(warnings.check(&group(600, 0), true, &[], &[]).len(), 0);
     warnings.set_settings(&Settings { thresholds: vec![30], ..Settings::default() });
-    assert_eq!(warnings.look(&group(600, 0), true, &[], &[]).len(), 1);
+    assert_eq!(warnings.check(&group(600, 0), true, &[], &[]).len(), 1);
 }
 
 #[test]
 fn reserved_space_is_not_free() {
-    assert_eq!(warnings().look(&group(500, 450), true, &[], &[]).len(), 1);
+    assert_eq!(warnings().check(&group(500, 450), true, &[], &[]).len(), 1);
 }
 
 #[test]
 fn a_group_whose_reservations_are_all_used_may_be_full() {
-    assert!(warnings().look(&group(0, 0), false, &[], &[snapshot(1)]).is_empty());
+    assert!(warnings().check(&group(0, 0), false, &[], &[snapshot(1)]).is_empty());
 }
 
 #[test]
-fn a_filling_reserve_is_told_by_name() {
+fn a_filling_reserve_is_reported_by_name() {
     let warnings = warnings();
-    assert!(warnings.look(&group(900, 0), false, &[], &[snapshot(79)]).is_empty());
+    assert!(warnings.check(&group(900, 0), false, &[], &[snapshot(79)]).is_empty());
     let told = fresh(&warnings, &group(900, 0), false, &[snapshot(81)]);
     assert!(told.len() == 1 && told[0].contains("vg/s has used 81.0%"), "{told:?}");
-    assert!(warnings.look(&group(900, 0), false, &[], &[snapshot(99)]).is_empty());
+    assert!(warnings.check(&group(900, 0), false, &[], &[snapshot(99)]).is_empty());
 }
 
 #[test]
-fn a_pool_is_told_of_at_each_step_once() {
+fn a_pool_is_reported_at_each_step_once() {
     let warnings = warnings();
     let pool = |referenced| VolumeInfo { name: "p".into(), blocks: 1000, referenced, reserve: None, ..snapshot(0) };
     let told = |referenced| -> Vec<String> {
-        let found = warnings.look(&group(900, 0), false, &[pool(referenced)], &[]);
+        let found = warnings.check(&group(900, 0), false, &[pool(referenced)], &[]);
         found.into_iter().map(|warning| warning.message).collect()
     };
     assert!(told(799).is_empty());

@@ -1,7 +1,7 @@
 //! Computes the status of groups from a survey.
 
+use super::output::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
-use super::told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 use crate::protocol::{DiskWait, Filling, MoveReport, PvStatus, StatusReport};
 use crate::units::sentence;
 use crate::uuids::lvm_text;
@@ -9,9 +9,9 @@ use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
 
 /// Seconds. A rotating disk needs some seconds to start. A disk that is silent for longer is reported.
-const DISK_PATIENCE: u64 = 15;
+const DISK_LIMIT: u64 = 15;
 /// Seconds. Opening a group takes less.
-const OPENING_PATIENCE: u64 = 10;
+const OPENING_LIMIT: u64 = 10;
 /// The first servers after a kill may start too early and fail.
 const FAILURES: u64 = 3;
 
@@ -20,13 +20,14 @@ pub fn judge(survey: Survey) -> Status {
     let Survey { groups, lost, silent_devices, troubles } = survey;
     let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
     let silent = silent_devices.into_iter().map(|device| Problem {
-        what: format!("{device} does not answer: whether it belongs to a group is not known"),
-        next: "look at the device and its path (dmesg); what it belongs to may be shown as incomplete".to_owned(),
+        what: format!("{device} does not answer, so rowen cannot know whether it belongs to a group"),
+        next: "check the device and its path (dmesg); until it answers, its group may be shown as incomplete"
+            .to_owned(),
     });
-    let next = "look at the devices file and at dead devices (dmesg)";
+    let next = "check the devices file, and devices that do not answer (dmesg)";
     let troubles = troubles.into_iter().map(|what| Problem { what, next: next.to_owned() });
     let lost = lost.into_iter().map(|pv| Problem {
-        what: format!("the physical volume {} ({}) is not there", pv.path, pv.uuid),
+        what: format!("the physical volume {} ({}) is missing", pv.path, pv.uuid),
         next: format!("attach it; if it has left for good: rowen lvmdevices --deldev {}", pv.path),
     });
     let problems: Vec<Problem> = lost.chain(silent).chain(troubles).collect();
@@ -61,11 +62,11 @@ fn doing(process: Process) -> &'static str {
 /// A status under construction.
 struct Verdict {
     seen: Seen,
-    told: GroupStatus,
+    status: GroupStatus,
 }
 
 fn judge_group(seen: Seen) -> GroupStatus {
-    let told = GroupStatus {
+    let status = GroupStatus {
         name: seen.name.clone(),
         state: State::NotRunning,
         healthy: true,
@@ -73,8 +74,8 @@ fn judge_group(seen: Seen) -> GroupStatus {
         server_pid: None,
         open_seconds: None,
         keeper_pid: seen.keeper.map(|keeper| keeper.process.pid),
-        restarts: seen.keeper.and_then(|keeper| keeper.told).map(|told| told.started),
-        deaths: seen.keeper.and_then(|keeper| keeper.told).map(|told| told.deaths),
+        restarts: seen.keeper.and_then(|keeper| keeper.answer).map(|answer| answer.started),
+        deaths: seen.keeper.and_then(|keeper| keeper.answer).map(|answer| answer.deaths),
         volumes: None,
         active_volumes: None,
         used_percent: None,
@@ -83,7 +84,7 @@ fn judge_group(seen: Seen) -> GroupStatus {
         work: Vec::new(),
         problems: Vec::new(),
     };
-    let mut verdict = Verdict { seen, told };
+    let mut verdict = Verdict { seen, status };
     match verdict.seen.server.clone() {
         ServerSeen::Answered { pid, report } => verdict.answered(pid, &report),
         ServerSeen::Silent(process) => verdict.silent(process),
@@ -93,23 +94,23 @@ fn judge_group(seen: Seen) -> GroupStatus {
     }
     verdict.members();
     verdict.keeper();
-    verdict.told.healthy = verdict.told.problems.is_empty() || planted::is("unwell_is_healthy");
-    verdict.told
+    verdict.status.healthy = verdict.status.problems.is_empty() || planted::is("unwell_is_healthy");
+    verdict.status
 }
 
 impl Verdict {
     fn is(&mut self, state: State, sentence: impl Into<String>) {
-        self.told.state = state;
-        self.told.sentence = sentence.into();
+        self.status.state = state;
+        self.status.sentence = sentence.into();
     }
 
     fn wrong(&mut self, what: impl Into<String>, next: impl Into<String>) {
-        self.told.problems.push(Problem { what: what.into(), next: next.into() });
+        self.status.problems.push(Problem { what: what.into(), next: next.into() });
     }
 
     fn silent(&mut self, process: Option<Process>) {
         let group = self.seen.name.clone();
-        self.told.server_pid = process.map(|process| process.pid);
+        self.status.server_pid = process.map(|process| process.pid);
         let who = process.map_or_else(
             || "its server".to_owned(),
             |process| format!("its server (process {}{})", process.pid, doing(process)),
@@ -117,12 +118,14 @@ impl Verdict {
         let sentence = format!("{who} does not answer");
         let next = match process {
             None => format!("see {}", self.seen.log),
-            Some(Process { pid, state: Some('T' | 't') }) => format!("let it go on: kill -CONT {pid}"),
+            Some(Process { pid, state: Some('T' | 't') }) => format!("continue it: kill -CONT {pid}"),
             Some(Process { pid, .. }) if self.seen.keeper.is_some() => {
-                format!("if it stays so: kill -9 {pid}, which is safe; its keeper starts another")
+                format!(
+                    "if it does not answer for long: kill -9 {pid}, which is safe; its keeper starts another server"
+                )
             }
             Some(Process { pid, .. }) => {
-                format!("if it stays so: kill -9 {pid}, which is safe, then rowen vgs {group}")
+                format!("if it does not answer for long: kill -9 {pid}, which is safe, then rowen vgs {group}")
             }
         };
         self.wrong(sentence.clone(), next);
@@ -130,20 +133,20 @@ impl Verdict {
     }
 
     fn refused(&mut self, pid: Option<u32>, why: String) {
-        self.told.server_pid = pid;
+        self.status.server_pid = pid;
         let next = format!("rowen upgrade {}: this version takes over, in service", self.seen.name);
         self.wrong(why, next);
         self.is(State::OtherVersion, "its server does not speak to this version of rowen");
     }
 
     fn opening(&mut self, process: Process, seconds: u64) {
-        self.told.server_pid = Some(process.pid);
+        self.status.server_pid = Some(process.pid);
         let is_takeover = self.seen.keeper.is_some() || self.seen.devices > 0;
         let state = if is_takeover { State::TakingOver } else { State::Opening };
-        let wait = if is_takeover { "; who uses its volumes waits" } else { "" };
+        let wait = if is_takeover { "; programs that use its volumes wait" } else { "" };
         let pid = process.pid;
         self.is(state, format!("process {pid}{} opens the group, for {} now{wait}", doing(process), duration(seconds)));
-        if seconds > OPENING_PATIENCE {
+        if seconds > OPENING_LIMIT {
             let what = format!("the group has been opening for {}", duration(seconds));
             self.wrong(what, format!("see {} and dmesg: its disks may be slow or silent", self.seen.log));
         }
@@ -154,14 +157,15 @@ impl Verdict {
         let devices = times(self.seen.devices, "volume", "volumes");
         if let Some(KeeperSeen { process, .. }) = self.seen.keeper {
             let sentence = format!(
-                "its server is gone and its keeper (process {}) starts another; who uses its volumes waits",
+                "its server is gone and its keeper (process {}) starts another; programs that use its volumes wait",
                 process.pid
             );
             return self.is(State::TakingOver, sentence);
         }
         if self.seen.devices > 0 {
-            let sentence = format!("server and keeper are gone; the devices of {devices} are left and return errors");
-            let next = format!("stop and unmount what uses them, then rowen vgchange -ay {group}");
+            let sentence =
+                format!("server and keeper are gone; the devices of {devices} still exist and return errors");
+            let next = format!("stop the programs that use them, unmount them, then rowen vgchange -ay {group}");
             self.wrong(sentence.clone(), next);
             return self.is(State::Killed, sentence);
         }
@@ -169,23 +173,23 @@ impl Verdict {
             let what = "a filesystem may still be frozen from a snapshot whose server was killed";
             self.wrong(what, format!("rowen vgs {group}: the server that it starts thaws it"));
         }
-        self.is(State::NotRunning, "nothing of it is active, and no server runs");
+        self.is(State::NotRunning, "it has no active volumes, and no server runs");
     }
 
     fn answered(&mut self, pid: u32, report: &StatusReport) {
-        let told = &mut self.told;
-        told.server_pid = Some(pid);
-        told.open_seconds = Some(report.open_seconds);
-        told.volumes = Some(report.volumes);
-        told.active_volumes = Some(report.active_volumes);
+        let status = &mut self.status;
+        status.server_pid = Some(pid);
+        status.open_seconds = Some(report.open_seconds);
+        status.volumes = Some(report.volumes);
+        status.active_volumes = Some(report.active_volumes);
         let used = report.blocks.saturating_sub(report.available_blocks);
         let percent =
             if report.blocks == 0 { 0.0 } else { (used as f64 * 1000.0 / report.blocks as f64).round() / 10.0 };
-        told.used_percent = Some(percent);
+        status.used_percent = Some(percent);
         let waiting = report.held.iter().map(|held| WaitingVolume { name: held.name.clone(), seconds: held.seconds });
-        told.waiting_volumes = waiting.collect();
-        told.physical_volumes = report.pvs.iter().map(served_pv).collect();
-        told.work = work(report, &told.name);
+        status.waiting_volumes = waiting.collect();
+        status.physical_volumes = report.pvs.iter().map(served_pv).collect();
+        status.work = work(report, &status.name);
         let volumes = times(report.active_volumes, "active volume", "active volumes");
         self.is(State::Serving, format!("{volumes} of {}; {percent:.1}% of its space is in use", report.volumes));
         self.waits_for_disk(report);
@@ -196,11 +200,14 @@ impl Verdict {
     }
 
     fn waits_for_disk(&mut self, report: &StatusReport) {
-        let is_late = |pv: &&PvStatus| pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_PATIENCE);
+        let is_late = |pv: &&PvStatus| pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_LIMIT);
         for pv in report.pvs.iter().filter(is_late) {
             let time = duration(pv.silent_seconds.unwrap_or(0));
             let what = format!("{} has not answered for {time}", pv.path);
-            self.wrong(what.clone(), "look at the disk and its path (dmesg); all goes on by itself once it answers");
+            self.wrong(
+                what.clone(),
+                "check the disk and its path (dmesg); the group goes on by itself when the disk answers",
+            );
             self.is(State::WaitingForDisk, what);
         }
         // For a missing one the reason and the next step are known.
@@ -208,7 +215,7 @@ impl Verdict {
         for pv in report.pvs.iter().filter(|pv| !failures(pv).is_empty() && !is_away(pv)) {
             self.wrong(
                 format!("{} failed {} since the group was opened", pv.path, failures(pv)),
-                "look at the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
+                "check the disk (dmesg, smartctl); if it fails, replace it by a copy (ddrescue)",
             );
         }
     }
@@ -226,8 +233,8 @@ impl Verdict {
             self.is(State::WaitingForSpace, what);
         }
         if let Some(path) = &report.waits_for_room {
-            let what = format!("there is no room behind {path} for the journal: writes and changes wait, reads go on");
-            let next = "make room on the filesystem that it lies on; all goes on by itself then";
+            let what = format!("there is no room behind {path} for the journal: writes and changes wait, reads work");
+            let next = "make room on the filesystem that it lies on; then the group goes on by itself";
             self.wrong(what.clone(), next);
             self.is(State::WaitingForSpace, what);
         }
@@ -239,14 +246,14 @@ impl Verdict {
 
     fn has_stopped(&mut self, report: &StatusReport) {
         let wait = report.disk_wait.clone().map(|wait| Problem { what: wait.what, next: wait.next });
-        let Some(why) = &report.stopped else { return self.told.problems.extend(wait) };
+        let Some(why) = &report.stopped else { return self.status.problems.extend(wait) };
         if let Some(wait) = wait {
-            self.told.problems.insert(0, wait);
+            self.status.problems.insert(0, wait);
             return self.is(State::Stopped, why.clone());
         }
         let what = "it takes no more writes until it is opened again".to_owned();
         let next = format!("once its disks are well: rowen clear {}", self.seen.name);
-        self.told.problems.insert(0, Problem { what, next });
+        self.status.problems.insert(0, Problem { what, next });
         self.is(State::Stopped, why.clone());
     }
 
@@ -269,8 +276,8 @@ impl Verdict {
             };
             self.wrong(what, next);
         }
-        let is_told = |message: &str| report.waits_for_room.as_ref().is_some_and(|path| message.contains(path));
-        for message in report.missing_room.iter().filter(|message| !is_told(message)) {
+        let is_in_reason = |message: &str| report.waits_for_room.as_ref().is_some_and(|path| message.contains(path));
+        for message in report.missing_room.iter().filter(|message| !is_in_reason(message)) {
             let what = message.trim_start_matches("WARNING: ").trim_end_matches('.');
             self.wrong(what, "make room on the filesystem that the physical volume lies on");
         }
@@ -284,22 +291,22 @@ impl Verdict {
             self.wrong(what, format!("rowen lvremove -f {group}/{snapshot}"));
         }
         for snapshot in &report.written_while_held {
-            let what = format!("snapshot {snapshot} is held, and was written to: no transfer can go on from it");
+            let what = format!("snapshot {snapshot} is held, but was written to: no transfer can start from it");
             self.wrong(what, format!("rowen release --all {group}/{snapshot}, and hold another one"));
         }
         if report.nodes_lost > 0 {
             let nodes = times(report.nodes_lost, "metadata node is", "metadata nodes are");
-            self.wrong(format!("{nodes} damaged in both copies"), format!("rowen check {group} tells what is lost"));
+            self.wrong(format!("{nodes} damaged in both copies"), format!("rowen check {group} lists what is lost"));
         }
         if report.copies_not_written > 0 {
             let copies = times(report.copies_not_written, "copy", "copies");
             let what = format!("{copies} of metadata could not be written; the other one is good");
-            self.wrong(what, format!("look at the disks (dmesg), then rowen repair {group}"));
+            self.wrong(what, format!("check the disks (dmesg), then rowen repair {group}"));
         }
         for place in &report.bad_places {
             self.wrong(
                 place.trim_end_matches('.'),
-                "replace the disk: the group does without that place, and without 16 at most",
+                "replace the disk: the group avoids this place, and at most 16 such places",
             );
         }
     }
@@ -312,13 +319,13 @@ impl Verdict {
             MembersSeen::Contradictory(why) if is_served => {
                 // A server that waits for a disk reports the copy itself.
                 if self.waits_for().is_none() {
-                    let next = "detach the copy: the group goes on with the disks that it has open, and could not be opened again";
+                    let next = "detach the copy: the group keeps using the disks that it has open, but could not be opened again";
                     self.wrong(why, next);
                 }
             }
             MembersSeen::Contradictory(why) => {
                 self.wrong(why.clone(), "detach or wipe the copy that is not the group's; rowen pvs lists them");
-                if self.told.state != State::NotAnswering {
+                if self.status.state != State::NotAnswering {
                     self.is(State::CannotOpen, why);
                 }
             }
@@ -326,16 +333,16 @@ impl Verdict {
                 pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
                 let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();
                 let is_in_use = is_served || self.seen.keeper.is_some() || self.seen.devices > 0;
-                let told = self.waits_for().map(|wait| wait.what.clone()).unwrap_or_default();
-                let is_told = |pv: &PvSeen| !pv.uuid.is_empty() && told.contains(&pv.uuid);
-                let untold: Vec<&PvSeen> = missing.iter().filter(|pv| !is_told(pv)).copied().collect();
-                for pv in untold {
+                let reason = self.waits_for().map(|wait| wait.what.clone()).unwrap_or_default();
+                let is_in_reason = |pv: &PvSeen| !pv.uuid.is_empty() && reason.contains(&pv.uuid);
+                let others: Vec<&PvSeen> = missing.iter().filter(|pv| !is_in_reason(pv)).copied().collect();
+                for pv in others {
                     let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
                     let what = match is_served {
                         false if pv.uuid.is_empty() => format!("{path} is missing"),
                         false => format!("{path} ({}) is missing", pv.uuid),
                         true => {
-                            format!("{path} ({}) is not found any more: the group could not be opened again", pv.uuid)
+                            format!("{path} ({}) has disappeared: the group could not be opened again", pv.uuid)
                         }
                     };
                     let next = match &pv.path {
@@ -349,13 +356,13 @@ impl Verdict {
                     self.wrong(what, next);
                 }
                 let count = (pvs.len() - missing.len(), times(pvs.len() as u64, "physical volume", "physical volumes"));
-                if !missing.is_empty() && matches!(self.told.state, State::NotRunning | State::TakingOver) {
+                if !missing.is_empty() && matches!(self.status.state, State::NotRunning | State::TakingOver) {
                     let sentence =
                         format!("{} of {} are there, and a group is opened only with all of them", count.0, count.1);
                     self.is(State::Incomplete, sentence);
                 }
                 match is_served {
-                    false => self.told.physical_volumes = pvs.iter().map(labelled_pv).collect(),
+                    false => self.status.physical_volumes = pvs.iter().map(labelled_pv).collect(),
                     true => self.mark_missing(&pvs),
                 }
             }
@@ -372,12 +379,12 @@ impl Verdict {
 
     fn goes_on_without(&mut self, pv: &PvSeen) {
         let group = self.seen.name.clone();
-        let is_back = if pv.is_there { ", though it is there again" } else { "" };
-        let what = format!("it goes on without physical volume {}{is_back}: what lies there is an error", pv.uuid);
+        let is_back = if pv.is_there { ", although it is attached again" } else { "" };
+        let what = format!("it goes on without physical volume {}{is_back}: reads of its blocks are errors", pv.uuid);
         let next = match &pv.path {
             Some(path) if pv.is_there => format!("rowen vgextend --restoremissing {group} {path}"),
             _ => format!(
-                "attach it; if it does not count again by itself: rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce \
+                "attach it; if the group does not take it back by itself: rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce \
                  --removemissing {group}"
             ),
         };
@@ -385,9 +392,9 @@ impl Verdict {
     }
 
     fn mark_missing(&mut self, pvs: &[PvSeen]) {
-        for told in &mut self.told.physical_volumes {
-            if pvs.iter().any(|pv| (!pv.is_there || pv.is_out) && pv.uuid == told.uuid) {
-                told.state = PvWord::Missing;
+        for pv_state in &mut self.status.physical_volumes {
+            if pvs.iter().any(|pv| (!pv.is_there || pv.is_out) && pv.uuid == pv_state.uuid) {
+                pv_state.state = PvWord::Missing;
             }
         }
     }
@@ -395,17 +402,17 @@ impl Verdict {
     fn keeper(&mut self) {
         let log = self.seen.log.clone();
         match self.seen.keeper {
-            None if self.told.active_volumes.is_some_and(|active| active > 0) => self.wrong(
-                "it has no keeper: should its server die now, its volumes return errors",
+            None if self.status.active_volumes.is_some_and(|active| active > 0) => self.wrong(
+                "it has no keeper: if its server dies now, its volumes return errors",
                 "the server starts another keeper within seconds; if it does not, see its log",
             ),
             Some(KeeperSeen { process: Process { pid, state: Some('T' | 't') }, .. }) => self.wrong(
                 format!("its keeper (process {pid}) was stopped by a signal (SIGSTOP)"),
-                format!("let it go on: kill -CONT {pid}"),
+                format!("continue it: kill -CONT {pid}"),
             ),
-            Some(KeeperSeen { told: Some(told), .. }) if told.failures >= FAILURES => self.wrong(
-                format!("{} servers in a row failed", told.failures),
-                format!("see {log}; more are started until one serves for longer"),
+            Some(KeeperSeen { answer: Some(answer), .. }) if answer.failures >= FAILURES => self.wrong(
+                format!("{} servers in a row failed", answer.failures),
+                format!("see {log}; the keeper starts more until one serves for longer"),
             ),
             _ => {}
         }
@@ -429,7 +436,7 @@ pub fn failures(pv: &PvStatus) -> String {
 
 fn served_pv(pv: &PvStatus) -> PvState {
     let state = match pv {
-        pv if pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_PATIENCE) => PvWord::NotAnswering,
+        pv if pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_LIMIT) => PvWord::NotAnswering,
         pv if !failures(pv).is_empty() => PvWord::Errors,
         _ => PvWord::Ok,
     };
@@ -457,7 +464,7 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
 }
 
 /// A move of extents in words: its progress, why it waits, or how it ended.
-fn told_move(moving: &MoveReport) -> String {
+fn move_sentence(moving: &MoveReport) -> String {
     let MoveReport { path, copied_bytes, total_bytes, own_bytes, seconds, .. } = moving;
     let more = "What was moved stays where it is; \"pvmove\" again moves the rest";
     if let Some(why) = &moving.waits {
@@ -465,26 +472,26 @@ fn told_move(moving: &MoveReport) -> String {
     }
     if moving.is_running {
         let percent = 100.0 * *copied_bytes as f64 / (*total_bytes).max(1) as f64;
-        let mut told =
+        let mut text =
             format!("pvmove: extents of {path} are being moved, {percent:.1}% of {}", sentence(*total_bytes));
         if *seconds > 0 && *own_bytes > 0 {
             let rate = own_bytes / seconds;
             let left = total_bytes.saturating_sub(*copied_bytes) / rate.max(1);
-            told += &format!(", {} in a second, {} left", sentence(rate), duration(left));
+            text += &format!(", {} in a second, {} left", sentence(rate), duration(left));
         }
-        return told;
+        return text;
     }
     match &moving.failed {
         Some(why) => {
-            format!("pvmove: moving extents off {path} ended before its end: {}. {more}", why.trim_end_matches('.'))
+            format!("pvmove: moving extents off {path} failed before the end: {}. {more}", why.trim_end_matches('.'))
         }
         None if moving.is_stopped => format!("pvmove: moving extents off {path} was stopped. {more}"),
-        None => format!("pvmove: {} extents of {path} cannot be read, and stayed there", moving.unreadable),
+        None => format!("pvmove: {} extents of {path} cannot be read, and were not moved", moving.unreadable),
     }
 }
 
 /// The message about a journal that is on fewer physical volumes than possible.
-fn told_journal(report: &StatusReport, group: &str) -> Option<String> {
+fn journal_sentence(report: &StatusReport, group: &str) -> Option<String> {
     let without = "journal: it is on one physical volume, and the group does not open without that one";
     match (report.journal_copies, report.journal_copies_written) {
         (1, _) if report.pvs.len() > 1 => {
@@ -497,10 +504,10 @@ fn told_journal(report: &StatusReport, group: &str) -> Option<String> {
 
 fn work(report: &StatusReport, group: &str) -> Vec<String> {
     let mut work = Vec::new();
-    work.extend(report.moving.as_ref().map(told_move));
-    work.extend(told_journal(report, group));
+    work.extend(report.moving.as_ref().map(move_sentence));
+    work.extend(journal_sentence(report, group));
     if report.reclaim_left_blocks > 0 {
-        work.push(format!("removal: {} are still to be looked at", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));
+        work.push(format!("removal: {} are still to be searched", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));
     }
     if report.checks > 0 {
         work.push(format!("verification: {}", times(report.checks.into(), "check runs", "checks run")));

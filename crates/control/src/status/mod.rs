@@ -5,14 +5,14 @@
 //!   problem.
 
 mod judge;
+mod output;
 mod seen;
-mod told;
 
 pub use judge::{duration, failures, judge};
+pub use output::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 pub use seen::{
-    Counters, Depth, IoSeen, KeeperSeen, KeeperTold, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey,
+    Counters, Depth, IoSeen, KeeperAnswer, KeeperSeen, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey,
 };
-pub use told::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 
 #[cfg(test)]
 #[path = "status_test.rs"]

@@ -63,7 +63,7 @@ pub struct Counters {
 pub enum IoSeen {
     #[default]
     None,
-    Told {
+    Answered {
         pid: u32,
         io: Box<IoReport>,
     },
@@ -111,12 +111,12 @@ pub enum ServerSeen {
 pub struct KeeperSeen {
     pub process: Process,
     /// Its answer, if any.
-    pub told: Option<KeeperTold>,
+    pub answer: Option<KeeperAnswer>,
 }
 
 /// A keeper's answer about its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeeperTold {
+pub struct KeeperAnswer {
     /// Servers that it has started.
     pub started: u64,
     /// Servers that ended unasked, or did not begin to serve.

@@ -5,7 +5,7 @@ use rowen_engine::units::Uuid;
 
 const KEEPER: KeeperSeen = KeeperSeen {
     process: Process { pid: 20, state: Some('S') },
-    told: Some(KeeperTold { started: 0, deaths: 0, failures: 0, held: 1 }),
+    answer: Some(KeeperAnswer { started: 0, deaths: 0, failures: 0, held: 1 }),
 };
 
 fn pv(path: &str, n: u8) -> PvStatus {
@@ -56,7 +56,7 @@ fn verdict(seen: Seen) -> GroupStatus {
 }
 
 /// State, and what is wrong with what to do next.
-fn told(seen: Seen) -> (State, Vec<(String, String)>) {
+fn judged(seen: Seen) -> (State, Vec<(String, String)>) {
     let group = verdict(seen);
     (group.state, group.problems.into_iter().map(|problem| (problem.what, problem.next)).collect())
 }
@@ -93,7 +93,7 @@ fn a_group_of_which_nothing_is_active_is_healthy() {
 
 #[test]
 fn a_stopped_group_says_why() {
-    let (state, problems) = told(served(|report| {
+    let (state, problems) = judged(served(|report| {
         report.stopped = Some("flush failed".into());
         report.pvs[1].failed_flushes = 1;
         report.held = vec![HeldVolume { name: "data".into(), seconds: 3 }];
@@ -114,10 +114,10 @@ fn writes_that_wait_are_named_with_their_time() {
     assert_eq!(group.state, State::WaitingForSpace);
     assert_eq!(group.sentence, "writes wait for space: data (for 3 min), log (for 7 s)");
     assert_eq!(group.waiting_volumes[0], WaitingVolume { name: "data".into(), seconds: 200 });
-    let (state, problems) = told(served(|report| report.timed_out = vec![Some("pool".into()), None]));
+    let (state, problems) = judged(served(|report| report.timed_out = vec![Some("pool".into()), None]));
     assert_eq!((state, problems.len()), (State::Serving, 2));
     assert!(problems[0].0.contains("thin pool pool") && problems[1].0.contains("the group"), "{problems:?}");
-    let (state, problems) = told(served(|report| {
+    let (state, problems) = judged(served(|report| {
         report.waits_for_room = Some("/pv/one".into());
         report.missing_room = vec!["no room behind /pv/one".into(), "no room behind /pv/two".into()];
     }));
@@ -127,7 +127,7 @@ fn writes_that_wait_are_named_with_their_time() {
 
 #[test]
 fn a_disk_is_waited_for_when_it_is_silent_for_long() {
-    let silent = |seconds| told(served(move |report| report.pvs[0].silent_seconds = Some(seconds)));
+    let silent = |seconds| judged(served(move |report| report.pvs[0].silent_seconds = Some(seconds)));
     assert_eq!(silent(14), (State::Serving, Vec::new()));
     let (state, problems) = silent(15);
     assert_eq!(state, State::WaitingForDisk);
@@ -136,7 +136,7 @@ fn a_disk_is_waited_for_when_it_is_silent_for_long() {
 
 #[test]
 fn what_fills_up_or_is_lost_has_its_line() {
-    let (state, problems) = told(served(|report| {
+    let (state, problems) = judged(served(|report| {
         let filling = |volume: Option<&str>, is_pool| Filling { volume: volume.map(Into::into), is_pool, tenths: 841 };
         report.filling = vec![filling(None, false), filling(Some("pool"), true), filling(Some("snap"), false)];
         report.missing_room = vec!["WARNING: There is no room.".into()];
@@ -165,11 +165,11 @@ fn work_in_the_background_is_no_problem() {
     }));
     assert!(group.healthy);
     assert_eq!(group.work.len(), 3);
-    assert_eq!(group.work[0], "removal: 1.00 GiB are still to be looked at");
+    assert_eq!(group.work[0], "removal: 1.00 GiB are still to be searched");
 }
 
 #[test]
-fn a_move_is_told_while_it_lasts_and_when_it_ended_early() {
+fn a_move_is_reported_while_it_lasts_and_when_it_ended_early() {
     let moving = |change: fn(&mut MoveReport)| {
         let group = verdict(served(|report| {
             let mut moving = MoveReport {
@@ -195,7 +195,7 @@ fn a_move_is_told_while_it_lasts_and_when_it_ended_early() {
     let waits = moving(|moving| moving.waits = Some("/dev/c is away".into()));
     assert_eq!(waits, "pvmove: extents of /dev/b wait to be moved: /dev/c is away");
     let failed = moving(|moving| (moving.is_running, moving.failed) = (false, Some("no room".into())));
-    assert!(failed.contains("ended before its end: no room. ") && failed.contains("\"pvmove\" again"), "{failed}");
+    assert!(failed.contains("failed before the end: no room. ") && failed.contains("\"pvmove\" again"), "{failed}");
     assert!(moving(|moving| (moving.is_running, moving.is_stopped) = (false, true)).contains("was stopped"));
     let unread = moving(|moving| (moving.is_running, moving.unreadable) = (false, 3));
     assert!(unread.contains("3 extents of /dev/b cannot be read"), "{unread}");
@@ -205,31 +205,31 @@ fn a_move_is_told_while_it_lasts_and_when_it_ended_early() {
 fn a_silent_server_is_named_with_what_it_does() {
     let silent = |state, keeper| {
         let process = Process { pid: 10, state };
-        told(without_server(ServerSeen::Silent(Some(process)), keeper, 1))
+        judged(without_server(ServerSeen::Silent(Some(process)), keeper, 1))
     };
     let (state, problems) = silent(Some('T'), Some(KEEPER));
     assert_eq!(state, State::NotAnswering);
     assert_eq!(problems.len(), 1);
     assert!(problems[0].0.contains("process 10, which was stopped by a signal"), "{problems:?}");
-    assert_eq!(problems[0].1, "let it go on: kill -CONT 10");
+    assert_eq!(problems[0].1, "continue it: kill -CONT 10");
     assert!(silent(Some('S'), Some(KEEPER)).1[0].1.contains("its keeper starts another"));
     assert!(silent(Some('D'), None).1[0].1.contains("then rowen vgs vg"));
-    let unknown = told(without_server(ServerSeen::Silent(None), None, 1));
+    let unknown = judged(without_server(ServerSeen::Silent(None), None, 1));
     assert_eq!((unknown.0, unknown.1[0].1.as_str()), (State::NotAnswering, "see /run/log"));
 }
 
 #[test]
 fn a_takeover_is_wrong_only_when_it_takes_long_or_fails() {
     let process = Process { pid: 11, state: Some('S') };
-    let opening = |seconds, keeper| told(without_server(ServerSeen::Opening { process, seconds }, keeper, 0));
+    let opening = |seconds, keeper| judged(without_server(ServerSeen::Opening { process, seconds }, keeper, 0));
     assert_eq!(opening(1, Some(KEEPER)), (State::TakingOver, Vec::new()));
     assert_eq!(opening(1, None), (State::Opening, Vec::new()));
     assert_eq!(opening(11, Some(KEEPER)).1.len(), 1);
     let failing = |failures| {
-        let told = KeeperTold { started: 9, deaths: 8, failures, held: 1 };
-        KeeperSeen { told: Some(told), ..KEEPER }
+        let answer = KeeperAnswer { started: 9, deaths: 8, failures, held: 1 };
+        KeeperSeen { answer: Some(answer), ..KEEPER }
     };
-    let absent = |keeper| told(without_server(ServerSeen::None, Some(keeper), 1));
+    let absent = |keeper| judged(without_server(ServerSeen::None, Some(keeper), 1));
     assert_eq!(absent(failing(2)), (State::TakingOver, Vec::new()));
     let (state, problems) = absent(failing(3));
     assert_eq!((state, problems.len()), (State::TakingOver, 1));
@@ -238,7 +238,7 @@ fn a_takeover_is_wrong_only_when_it_takes_long_or_fails() {
 
 #[test]
 fn devices_without_server_and_keeper_are_what_is_left_of_killed_ones() {
-    let (state, problems) = told(without_server(ServerSeen::None, None, 2));
+    let (state, problems) = judged(without_server(ServerSeen::None, None, 2));
     assert_eq!(state, State::Killed);
     assert!(problems[0].0.contains("2 volumes") && problems[0].1.contains("vgchange -ay vg"), "{problems:?}");
 }
@@ -267,16 +267,16 @@ fn a_missing_physical_volume_is_named() {
 fn labels_that_contradict_each_other_keep_a_group_closed() {
     let mut seen = without_server(ServerSeen::None, None, 0);
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
-    assert_eq!(told(seen).0, State::CannotOpen);
+    assert_eq!(judged(seen).0, State::CannotOpen);
     let mut seen = served(|_| {});
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
-    let (state, problems) = told(seen);
+    let (state, problems) = judged(seen);
     assert_eq!((state, problems.len()), (State::Serving, 1));
-    assert!(problems[0].1.starts_with("detach the copy: the group goes on"), "{problems:?}");
+    assert!(problems[0].1.starts_with("detach the copy: the group keeps using"), "{problems:?}");
     // Its server looks at what comes, and says it.
     let mut seen = served(|report| report.disk_wait = Some(wait("/dev/sdb and /dev/sdc are the same physical volume")));
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
-    assert_eq!(told(seen).1.len(), 1);
+    assert_eq!(judged(seen).1.len(), 1);
 }
 
 fn wait(what: &str) -> DiskWait {
@@ -289,22 +289,22 @@ fn disks_that_were_pulled_are_to_be_attached() {
     let members = || found(&[("/dev/sdb", false), ("/dev/sdc", false)]);
     let mut seen = served(|_| {});
     seen.members = members();
-    let (_, problems) = told(seen);
+    let (_, problems) = judged(seen);
     assert!(problems.len() == 2 && problems.iter().all(|(_, next)| next.starts_with("attach it: ")), "{problems:?}");
     // One that waits for its next server.
     let mut seen = without_server(ServerSeen::None, Some(KEEPER), 1);
     seen.members = members();
-    let (_, problems) = told(seen);
+    let (_, problems) = judged(seen);
     assert!(problems.iter().all(|(_, next)| !next.contains("deldev")), "{problems:?}");
     // Of one that nobody uses it is not known.
     let mut seen = without_server(ServerSeen::None, None, 0);
     seen.members = members();
-    assert!(told(seen).1.iter().all(|(_, next)| next.contains("--deldev /dev/sd")));
+    assert!(judged(seen).1.iter().all(|(_, next)| next.contains("--deldev /dev/sd")));
 }
 
 /// What the server says of a disk is said once.
 #[test]
-fn a_disk_that_is_away_is_told_once() {
+fn a_disk_that_is_away_is_reported_once() {
     let mut seen = served(|report| {
         report.pvs[0].failed_reads = 3;
         let uuid = crate::uuids::lvm_text(report.pvs[0].uuid);
@@ -312,7 +312,7 @@ fn a_disk_that_is_away_is_told_once() {
         report.disk_wait = Some(DiskWait { away, ..wait(&format!("physical volume /dev/sdb ({uuid}) is away")) });
     });
     seen.members = found(&[("/dev/sdb", false), ("/dev/sdc", true)]);
-    let (_, problems) = told(seen);
+    let (_, problems) = judged(seen);
     assert_eq!(problems.len(), 1, "{problems:?}");
 }
 
@@ -321,20 +321,20 @@ fn a_keeper_that_is_gone_or_stopped_is_wrong_while_volumes_are_active() {
     let keeper = |keeper, active| {
         let mut seen = served(|report| report.active_volumes = active);
         seen.keeper = keeper;
-        told(seen).1.len()
+        judged(seen).1.len()
     };
     assert_eq!(keeper(None, 0), 0);
     assert_eq!(keeper(None, 1), 1);
     let stopped = Process { pid: 20, state: Some('T') };
-    assert_eq!(keeper(Some(KeeperSeen { process: stopped, told: None }), 1), 1);
-    // One of an older version does not tell.
-    assert_eq!(keeper(Some(KeeperSeen { told: None, ..KEEPER }), 1), 0);
+    assert_eq!(keeper(Some(KeeperSeen { process: stopped, answer: None }), 1), 1);
+    // A server of an older version does not report it.
+    assert_eq!(keeper(Some(KeeperSeen { answer: None, ..KEEPER }), 1), 0);
 }
 
 #[test]
 fn another_version_and_silent_devices_are_problems() {
     let refused = ServerSeen::Refused { pid: Some(10), why: "It speaks version 4.".into() };
-    let (state, problems) = told(without_server(refused, Some(KEEPER), 1));
+    let (state, problems) = judged(without_server(refused, Some(KEEPER), 1));
     assert_eq!(state, State::OtherVersion);
     assert!(problems[0].1.starts_with("rowen upgrade vg"), "{problems:?}");
     let silent_devices = vec!["/dev/sdx".to_owned()];
@@ -343,7 +343,7 @@ fn another_version_and_silent_devices_are_problems() {
     let lost = LostPv { path: "/dev/sdy".into(), uuid: "id".into() };
     let status = judge(Survey { lost: vec![lost], ..Survey::default() });
     assert!(!status.healthy);
-    assert_eq!(status.problems[0].what, "the physical volume /dev/sdy (id) is not there");
+    assert_eq!(status.problems[0].what, "the physical volume /dev/sdy (id) is missing");
     assert!(status.problems[0].next.ends_with("--deldev /dev/sdy"));
 }
 
@@ -377,8 +377,8 @@ fn a_group_that_is_called_healthy_and_is_not_is_found() {
 }
 
 #[test]
-fn a_journal_on_one_physical_volume_is_told_where_there_are_two() {
-    let told = |pvs: usize, copies, written| {
+fn a_journal_on_one_physical_volume_is_reported_where_there_are_two() {
+    let work = |pvs: usize, copies, written| {
         let group = verdict(served(|report| {
             report.pvs.truncate(pvs);
             (report.journal_copies, report.journal_copies_written) = (copies, written);
@@ -386,8 +386,8 @@ fn a_journal_on_one_physical_volume_is_told_where_there_are_two() {
         assert!(group.healthy);
         group.work.join("\n")
     };
-    assert_eq!(told(1, 1, 1), "");
-    assert_eq!(told(2, 2, 2), "");
-    assert!(told(2, 1, 1).contains("vgchange --vgmetadatacopies 2 vg "), "{}", told(2, 1, 1));
-    assert!(told(2, 2, 1).ends_with("until the other one is back"), "{}", told(2, 2, 1));
+    assert_eq!(work(1, 1, 1), "");
+    assert_eq!(work(2, 2, 2), "");
+    assert!(work(2, 1, 1).contains("vgchange --vgmetadatacopies 2 vg "), "{}", work(2, 1, 1));
+    assert!(work(2, 2, 1).ends_with("until the other one is back"), "{}", work(2, 2, 1));
 }

@@ -1,4 +1,4 @@
-//! A disk that fails as it is told to, for tests: `faultdisk --help`.
+//! A disk that fails on request, for tests: `faultdisk --help`.
 
 #[path = "../common/cache.rs"]
 mod cache;
@@ -153,7 +153,7 @@ impl Bench {
         if !Path::new(control).join(&number).exists() {
             tool("mount", &["-t", "fusectl", "none", control])?;
         }
-        // Before the kernel is told: no request that is under way gets through afterwards.
+        // Before the kernel is notified: no request in flight gets through afterwards.
         let kept = disk.pull().map_err(|e| e.to_string())?;
         fs::write(Path::new(control).join(number).join("abort"), "1").map_err(|e| e.to_string())?;
         if let Some(device) = loop_device {

@@ -40,7 +40,7 @@ pub enum Action {
     Hang,
     /// It is answered, and nothing is done.
     Lose,
-    /// A write lands so many bytes further on.
+    /// A write lands this many bytes further on.
     Misdirect(u64),
     /// One bit of each sector is another: of a write on the disk, of a read in the answer.
     Rot,

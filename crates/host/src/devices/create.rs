@@ -2,7 +2,7 @@
 //! devices, while they are held; then the writes.
 
 use super::plain::{Plain, PlainDisks, block_on};
-use super::{Error, file, handed, look, scan, signature};
+use super::{Error, file, handed, probe, scan, signature};
 use crate::disks::{OpenError, OpenMode, Reason};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::{Group, NewGroup, NewPv, PvLabel};
@@ -53,7 +53,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 /// An error of a device that does not answer is the outer one; one that cannot be opened has no label.
 fn label_of(path: &Path) -> Result<rowen_engine::error::Result<Option<PvLabel>>, Error> {
     match handed::open(path, OpenMode::ReadOnly) {
-        Ok(device) => Ok(look::read_label(device)),
+        Ok(device) => Ok(probe::read_label(device)),
         Err(silent @ Error::Silent(_)) => Err(silent),
         Err(_) => Ok(Ok(None)),
     }
@@ -228,7 +228,7 @@ fn check_members(pvs: &[(PathBuf, Uuid)], consent: Consent) -> Result<Vec<NewMem
     let mut seen = HashSet::new();
     // Before any is held: a second open of one device would only fail as "in use".
     let paths: Vec<PathBuf> = pvs.iter().map(|(path, _)| path.clone()).collect();
-    for (path, found) in paths.iter().zip(look::look_at_all(&paths)?) {
+    for (path, found) in paths.iter().zip(probe::probe_all(&paths)?) {
         if found.is_some_and(|found| !seen.insert(found.identity)) {
             return Err(Error::GivenTwice(path.clone()));
         }

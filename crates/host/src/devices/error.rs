@@ -131,15 +131,15 @@ fn older(
 ) -> fmt::Result {
     write!(f, "Volume group \"{group}\" cannot be opened: this host has seen ")?;
     f.write_str(if is_left_behind {
-        "that it went on without what is there of it, on"
+        "that it went on without the disks that are attached, on"
     } else {
         "a newer state of it, on"
     })?;
     with_places(f, newer)?;
     write!(
         f,
-        ". Attach what has the newer state; or give that up, and go on with what is there: vgchange -ay --activationmode partial \
-         --force {group}."
+        ". Attach the disk with the newer state. If it is lost, go on with the older state: vgchange -ay \
+         --activationmode partial --force {group}."
     )
 }
 
@@ -162,7 +162,7 @@ impl fmt::Display for Error {
             Error::Open(error) => write!(f, "{error}."),
             Error::Silent(path) => write!(
                 f,
-                "{} does not answer. Look after the device, or after the server of what it lies on, and try again.",
+                "{} does not answer. Check the device, or the server of the group that it lies on, and try again.",
                 path.display()
             ),
             Error::BadPath(path) => write!(f, "Cannot use {}: its path contains a line break.", shown(path)),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// One answer, to the path at that place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Looked {
+struct Probed {
     at: usize,
     seen: Option<Seen>,
 }
@@ -44,18 +44,18 @@ pub fn formats() -> Result<Formats, Error> {
     if paths.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let failed = |source| Error::Io { path: paths[0].clone(), what: "look at", source };
+    let failed = |source| Error::Io { path: paths[0].clone(), what: "read", source };
     let mut session = Session::start(Job::LookAtFormats(paths.clone())).map_err(failed)?;
     let (mut found, mut silent) = (Vec::new(), paths.clone());
     for _ in 0..paths.len() {
-        let looked = match session.hear::<Looked>(super::look::patience()) {
-            Ok(looked) => looked,
+        let probed = match session.receive::<Probed>(super::probe::timeout()) {
+            Ok(probed) => probed,
             Err(e) if is_late(&e) => return Ok((found, silent)),
             Err(e) => return Err(failed(e)),
         };
-        let path = paths.get(looked.at).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
+        let path = paths.get(probed.at).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
         silent.retain(|other| other != path);
-        found.extend(looked.seen.map(|seen| (path.clone(), seen.into())));
+        found.extend(probed.seen.map(|seen| (path.clone(), seen.into())));
     }
     session.end();
     Ok((found, Vec::new()))
@@ -79,8 +79,8 @@ impl From<Seen> for FormatSeen {
 /// In a helper: answers as each device does.
 pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
     let to = Mutex::new(socket);
-    super::look::side_by_side(paths.len(), |at| {
-        let seen = look(&paths[at]).map(|seen| Seen {
+    super::probe::side_by_side(paths.len(), |at| {
+        let seen = find(&paths[at]).map(|seen| Seen {
             version: seen.version,
             incompatible: seen.incompatible,
             compatible: seen.compatible,
@@ -89,12 +89,12 @@ pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
             group: seen.group_uuid.0,
             name: seen.group,
         });
-        write_frame(&mut *to.lock(), &Looked { at, seen })
+        write_frame(&mut *to.lock(), &Probed { at, seen })
     })
 }
 
 /// The newest of the superblocks.
-fn look(path: &Path) -> Option<FormatSeen> {
+fn find(path: &Path) -> Option<FormatSeen> {
     let device = Plain::open_here(path, OpenMode::ReadOnly).ok()?;
     let places = COPY_OFFSETS.into_iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK_SIZE));
     let read = |at: u64| {

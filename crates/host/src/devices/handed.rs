@@ -1,10 +1,13 @@
 //! Opens a device through a helper process, which passes the open file. If the device hangs when it is opened or first
-//! read, the caller waits for at most [`look::patience`], and can end at any time. The exclusive hold belongs to the
+//! read, the caller waits for at most [`probe::timeout`], and can end at any time. The exclusive hold belongs to the
 //! open file, so it is passed with it.
+//!
+//! * H12 A helper opens a device that joins, and passes the open file to the server. A device that does not answer is
+//!   refused.
 
 use super::Error;
-use super::look;
 use super::plain::Plain;
+use super::probe;
 use crate::disks::open::{self, Opened};
 use crate::disks::{OpenError, OpenMode, Reason};
 use crate::helper::{Job, Session, is_late};
@@ -86,16 +89,16 @@ impl From<Refused> for Reason {
 pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
     let failed = |source: io::Error| match is_late(&source) {
         true => Error::Silent(path.to_owned()),
-        false => Error::Io { path: path.to_owned(), what: "have a helper process open", source },
+        false => Error::Io { path: path.to_owned(), what: "open through a helper process", source },
     };
     if planted::is("opens_itself") {
         planted::reached()("opening");
         return Plain::open_here(path, mode);
     }
-    let limit = look::patience();
+    let limit = probe::timeout();
     let mut session =
         Session::start(Job::Open { path: path.to_owned(), alone: mode == OpenMode::Exclusive }).map_err(failed)?;
-    let answer: Result<Handed, Refused> = session.hear(limit).map_err(failed)?;
+    let answer: Result<Handed, Refused> = session.receive(limit).map_err(failed)?;
     let opened = match answer {
         Ok(Handed { size, sector, is_device, turns, direct }) => {
             let fd = session.with_socket(receive).map_err(failed)?;

@@ -17,9 +17,9 @@ mod error;
 pub mod file;
 pub mod formats;
 pub(crate) mod handed;
-pub(crate) mod look;
 pub mod members;
 mod plain;
+pub(crate) mod probe;
 pub(crate) mod sample;
 mod scan;
 mod signature;
@@ -32,7 +32,7 @@ pub use error::Error;
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{
     GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_but, find_group_without, groups_under,
-    name_of, probe, scan, scan_until,
+    name_of, read_pv, scan, scan_until,
 };
 pub(crate) use scan::{candidates_until, file_paths};
 pub use udev::properties as udev_properties;

@@ -50,7 +50,7 @@ impl Identity {
         Identity::of_stat(&stat)
     }
 
-    /// Of a block device: what tells it from all that had its numbers before, since the boot.
+    /// Of a block device: a number that distinguishes it from earlier devices with the same numbers since the boot.
     pub(crate) fn appearance(self) -> Option<u64> {
         let Identity::Block(device) = self else { return None };
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -76,14 +76,11 @@ impl Plain {
     /// What was opened by this path.
     pub fn of(path: &Path, opened: Opened) -> Result<Plain, Error> {
         let Opened { fd, geometry, turns, direct, .. } = opened;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::Io {
-            path: path.to_owned(),
-            what: "look at",
-            source: e.into(),
-        })?;
+        let stat =
+            rustix::fs::fstat(&fd).map_err(|e| Error::Io { path: path.to_owned(), what: "read", source: e.into() })?;
         let identity = Identity::of_stat(&stat).ok_or_else(|| Error::Io {
             path: path.to_owned(),
-            what: "look at",
+            what: "read",
             source: std::io::ErrorKind::InvalidInput.into(),
         })?;
         Ok(Plain { path: path.to_owned(), geometry, identity, turns, direct, file: fd.into() })

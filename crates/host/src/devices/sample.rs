@@ -1,8 +1,8 @@
 //! Checksums of places on devices, read through a helper process. They distinguish a disk that came back from an older
 //! copy of it.
 
-use super::look::{patience, side_by_side};
 use super::plain::Plain;
+use super::probe::{side_by_side, timeout};
 use crate::disks::OpenMode;
 use crate::helper::{Job, Session};
 use crate::reactor::SAMPLE;
@@ -43,7 +43,7 @@ pub fn samples(asked: &[Asked]) -> io::Result<Vec<Option<Sample>>> {
     }
     let mut session = Session::start(Job::Sample(asked.to_vec()))?;
     for _ in asked {
-        let sampled: Sampled = session.hear(patience())?;
+        let sampled: Sampled = session.receive(timeout())?;
         let place = found.get_mut(sampled.at).ok_or(io::ErrorKind::InvalidData)?;
         *place = sampled.found;
     }

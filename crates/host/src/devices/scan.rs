@@ -1,14 +1,14 @@
 //! Which physical volumes there are, and which of them make up a group.
 
-use super::look::Found;
 use super::plain::Identity;
+use super::probe::Found;
 use super::stack::{self, Stack};
-use super::{Error, file, look, members};
+use super::{Error, file, members, probe};
 use crate::disks::{MISSING, holders};
 use crate::export::loopdev::LoopDevice;
 use crate::{paths, planted, witness};
 use rowen_control::names;
-use rowen_control::service::world::Membership;
+use rowen_control::service::platform::Membership;
 use rowen_engine::group::{PvLabel, PvMembership, two_halves};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -82,20 +82,20 @@ pub struct Scan {
 /// Reads the labels of all known devices.
 pub fn scan() -> Result<Scan, Error> {
     let (entries, paths) = known()?;
-    Ok(sort_out(&entries, &paths, look::look_at(&paths)?))
+    Ok(sort_out(&entries, &paths, probe::probe(&paths)?))
 }
 
 /// The same for devices that answer by the deadline, and the devices that do not.
 pub fn scan_until(deadline: Instant) -> Result<(Scan, Vec<PathBuf>), Error> {
     let (entries, paths) = known()?;
-    let (found, silent) = look::look_until(&paths, deadline)?;
+    let (found, silent) = probe::probe_until(&paths, deadline)?;
     Ok((sort_out(&entries, &paths, found), silent))
 }
 
 /// What is at all candidate paths that answer by the deadline.
 pub(crate) fn candidates_until(deadline: Instant) -> Result<Vec<(PathBuf, Found)>, Error> {
     let (_, paths) = known()?;
-    let (found, _silent) = look::look_until(&paths, deadline)?;
+    let (found, _silent) = probe::probe_until(&paths, deadline)?;
     Ok(paths.into_iter().zip(found).filter_map(|(path, found)| Some((path, found?))).collect())
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn file_paths() -> Vec<PathBuf> {
     file::read().map(|entries| entries.into_iter().map(|entry| entry.path).collect()).unwrap_or_default()
 }
 
-/// All paths to look at, each once.
+/// All paths to probe, each once.
 pub(super) fn known_paths() -> Result<Vec<PathBuf>, Error> {
     let (_, mut paths) = known()?;
     let mut seen = HashSet::new();
@@ -112,7 +112,7 @@ pub(super) fn known_paths() -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// The entries of the devices file, and all paths to look at, theirs first.
+/// The entries of the devices file, and all paths to probe, theirs first.
 fn known() -> Result<(Vec<file::Entry>, Vec<PathBuf>), Error> {
     let entries = file::read()?;
     let mut paths: Vec<PathBuf> = entries.iter().map(|entry| entry.path.clone()).collect();
@@ -126,7 +126,7 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
     let mut lost = Vec::new();
     for (at, (path, found)) in paths.iter().zip(found).enumerate() {
         let entry = entries.get(at);
-        // Another name of a file that was looked at already.
+        // Another name of a file that was probed already.
         let is_known_file = || loop_backing(path).is_some_and(|backing| files.contains(&backing));
         let pv = found.as_ref().and_then(|found| found.pv(path));
         match (found, pv) {
@@ -168,7 +168,7 @@ pub fn find_group_but(name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> 
     let is_noted = names::check_form(name).is_ok() && !planted::is("looks_everywhere");
     let mut known = Scan::default();
     for read in notes.iter().filter(|_| is_noted) {
-        known.look_at(&read(name))?;
+        known.read_labels_at(&read(name))?;
         if let Ok(group) = known.group_but(name, lost) {
             return Ok(group);
         }
@@ -190,7 +190,7 @@ pub fn find_group_without(name: &str, anyway: bool) -> Result<GroupDevices, Erro
 pub fn name_of(group: Uuid, names: &[&str]) -> Result<Option<String>, Error> {
     for name in names.iter().filter(|_| !planted::is("renamed_anywhere")) {
         let mut known = Scan::default();
-        known.look_at(&members::read(name))?;
+        known.read_labels_at(&members::read(name))?;
         if let Some(found) = known.name_of(group)
             && known.group(found).is_ok()
         {
@@ -201,8 +201,8 @@ pub fn name_of(group: Uuid, names: &[&str]) -> Result<Option<String>, Error> {
 }
 
 /// The physical volume at `path`, if it is one.
-pub fn probe(path: &Path) -> Option<Pv> {
-    let [found] = &look::look_at(&[path.to_owned()]).ok()?[..] else { return None };
+pub fn read_pv(path: &Path) -> Option<Pv> {
+    let [found] = &probe::probe(&[path.to_owned()]).ok()?[..] else { return None };
     found.as_ref()?.pv(path)
 }
 
@@ -213,7 +213,7 @@ pub fn groups_under(path: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let mut paths = vec![path.to_owned()];
     while !paths.is_empty() {
         let stack = Stack::read();
-        let found = look::look_at_all(&paths)?.into_iter().flatten();
+        let found = probe::probe_all(&paths)?.into_iter().flatten();
         let numbers = found.map(|found| match found.identity {
             Identity::Block(device) | Identity::File(device, _) => holders::device_name(device),
         });
@@ -236,7 +236,7 @@ fn loop_backing(device: &Path) -> Option<PathBuf> {
 /// part of another device.
 fn block_candidates() -> Vec<PathBuf> {
     let chosen = paths::scanned_devices();
-    let is_seen = |path: &PathBuf| !paths::is_private_world() || chosen.contains(path);
+    let is_seen = |path: &PathBuf| !paths::is_private_instance() || chosen.contains(path);
     let stack = Stack::read();
     let is_on_volume = |numbers: &str| stack.lies_on_volume(numbers) && !planted::is("looks_at_volumes");
     let is_worth = |numbers: &str| !is_on_volume(numbers) && !stack::is_component(numbers);
@@ -271,7 +271,7 @@ impl Scan {
         let paths: Vec<PathBuf> =
             devices.filter(|(_, numbers)| !stack.lies_on_volume(numbers)).map(|(path, _)| path).collect();
         let mut seen = self.identities.clone();
-        let found = paths.iter().zip(look::look_at(&paths)?).filter_map(|(path, found)| Some((path, found?)));
+        let found = paths.iter().zip(probe::probe(&paths)?).filter_map(|(path, found)| Some((path, found?)));
         let others = found.filter(|(_, found)| seen.insert(found.identity));
         let mut others: Vec<(PathBuf, u64)> = others.map(|(path, found)| (path.clone(), found.size)).collect();
         others.sort();
@@ -279,8 +279,8 @@ impl Scan {
     }
 
     /// Takes up what is at these paths as well.
-    fn look_at(&mut self, paths: &[PathBuf]) -> Result<(), Error> {
-        for (path, found) in paths.iter().zip(look::look_at(paths)?) {
+    fn read_labels_at(&mut self, paths: &[PathBuf]) -> Result<(), Error> {
+        for (path, found) in paths.iter().zip(probe::probe(paths)?) {
             self.pvs.extend(found.and_then(|found| found.pv(path)));
         }
         self.agree_on_names();

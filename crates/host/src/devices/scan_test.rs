@@ -78,7 +78,7 @@ fn a_group_that_lacks_some_is_no_older_than_what_was_seen() {
     for error in [scan.group("vg").unwrap_err(), scan.group_without("vg").unwrap_err()] {
         let text = error.to_string();
         assert!(
-            text.contains("went on without what is there of it") && text.contains("(last seen at /gone)"),
+            text.contains("went on without the disks that are attached") && text.contains("(last seen at /gone)"),
             "{text}"
         );
         assert!(text.ends_with("vgchange -ay --activationmode partial --force vg."), "{text}");

@@ -121,7 +121,7 @@ mod tests {
         4 1 0:1 / /run/rowen/vg/volumes/lv@1/covered rw - tmpfs none rw\n";
 
     #[test]
-    fn a_volumes_file_is_told_by_its_mount_whichever_world_it_is_of() {
+    fn a_volumes_file_is_recognized_by_its_mount_of_any_run_directory() {
         let stack = Stack { mounts: parse(MOUNTS) };
         let lies = |path: &str| {
             let mut volumes = Vec::new();

@@ -1,8 +1,8 @@
 //! Properties for udev: that a block device is a physical volume, or which volume it is. udev's own probing knows
 //! neither. So desktop tools would offer to format a physical volume, and systemd would wait for /dev/VG/LV for ever.
 
-use super::scan::{PvState, probe, scan};
-use crate::export::{self, nodes};
+use super::scan::{PvState, read_pv, scan};
+use crate::export::nodes;
 use crate::paths;
 use crate::server::systemd;
 use rowen_control::{names, uuids};
@@ -24,7 +24,7 @@ pub fn properties(path: &Path) -> Vec<(&'static str, String)> {
         }
         return found;
     }
-    let Some(pv) = probe(path) else { return Vec::new() };
+    let Some(pv) = read_pv(path) else { return Vec::new() };
     let mut found = vec![("ID_FS_TYPE", "rowen_member".to_owned()), ("ID_FS_USAGE", "raid".to_owned())];
     if let PvState::Present(label) = &pv.state {
         found.push(("ID_FS_UUID", uuids::lvm_text(label.pv_uuid)));
@@ -44,7 +44,7 @@ fn volume_of(path: &Path) -> Option<(&str, &str, bool)> {
     let mut parts = path.strip_prefix(paths::run_dir()).ok()?.iter().map(|part| part.to_str());
     let (group, folder, file) = (parts.next()??, parts.next()??, parts.next()??);
     let (volume, number) = file.split_once('@')?;
-    let copy = number.strip_suffix(export::COPY);
+    let copy = number.strip_suffix(nodes::COPY);
     let number = copy.unwrap_or(number);
     let is_name = |name| names::check_form(name).is_ok();
     let fits = folder == "volumes" && parts.next().is_none() && number.parse::<u64>().is_ok();

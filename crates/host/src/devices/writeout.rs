@@ -39,7 +39,7 @@ pub fn write_out(path: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<u64, Err
     let free = room.f_bfree.saturating_mul(room.f_frsize);
     if wanted > free {
         let why =
-            format!("it needs {wanted} bytes more, and its filesystem has {free}; make room, or the file smaller");
+            format!("it needs {wanted} bytes more, and its filesystem has {free}; make room, or make the file smaller");
         return Err(failed(&path, "write out", io::Error::new(io::ErrorKind::StorageFull, why)));
     }
     let holes = holes(fd, size).map_err(|e| failed(&path, "look for holes in", e.into()))?;

@@ -54,12 +54,12 @@ impl OpenError {
 
     /// Whether to retry after this time, because the holder may release it. If no holder can be named, a process was
     /// killed and the kernel has not ended its requests yet, which takes longer.
-    pub fn may_pass(&self, waited: Duration, patience: Duration) -> bool {
-        let patience = match self.reason {
-            Reason::InUse { by: None } => patience.max(LAST_REQUESTS),
-            _ => patience,
+    pub fn may_pass(&self, waited: Duration, limit: Duration) -> bool {
+        let limit = match self.reason {
+            Reason::InUse { by: None } => limit.max(LAST_REQUESTS),
+            _ => limit,
         };
-        self.is_in_use() && waited < patience
+        self.is_in_use() && waited < limit
     }
 
     /// Whether the same call may succeed after the holder releases it.
@@ -75,8 +75,8 @@ impl fmt::Display for OpenError {
             Reason::Missing => write!(f, "{path} does not exist; check the name, or attach the disk"),
             Reason::NotADisk(what) => write!(f, "{path} is {what}, not a block device or a regular file"),
             Reason::ReadOnly => write!(f, "{path} is read-only; make it writable first"),
-            Reason::InUse { by: Some(by) } => write!(f, "{path} is in use by {by}; it has to let go first"),
-            Reason::InUse { by: None } => write!(f, "{path} is in use by another program; it has to let go first"),
+            Reason::InUse { by: Some(by) } => write!(f, "{path} is in use by {by}; end that use first"),
+            Reason::InUse { by: None } => write!(f, "{path} is in use by another program; end that use first"),
             Reason::Mounted { at } => write!(f, "{path} is mounted at {at}; unmount it first"),
             Reason::TooSmall { size, least } => {
                 write!(f, "{path} is too small: it has {size} bytes, a physical volume needs at least {least}")

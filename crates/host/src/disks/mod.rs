@@ -17,7 +17,7 @@ pub(crate) mod sys;
 mod watch;
 
 pub use error::{OpenError, Reason};
-pub use open::LEAST_SIZE;
+pub use open::MIN_SIZE;
 pub use record::Recorded;
 
 use crate::meter::Meter;
@@ -25,7 +25,7 @@ use crate::reactor::{IoFile, IoRequest, Part, Payload, Place, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
-use rowen_control::service::world::Faults;
+use rowen_control::service::platform::Faults;
 use rowen_engine::disk::{
     Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
 };
@@ -125,7 +125,7 @@ impl PvSet {
         paths: &[P],
         mode: OpenMode,
         engine: IoEngine,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<PvSet, OpenError> {
         let engine = if pool.has_rings() { engine } else { IoEngine::Sync };
         let shared = pool.shared().clone();
@@ -134,7 +134,7 @@ impl PvSet {
         for path in paths {
             loop {
                 match set.push(path.as_ref()) {
-                    Err(e) if e.may_pass(begun.elapsed(), patience) => std::thread::sleep(RETRY),
+                    Err(e) if e.may_pass(begun.elapsed(), limit) => std::thread::sleep(RETRY),
                     Err(e) => return Err(e),
                     Ok(_) => break,
                 }
@@ -156,7 +156,7 @@ impl PvSet {
     pub fn replace(&self, pv: PvIndex, path: &Path) -> Result<(), OpenError> {
         let new = self.adopt(path, open::open(path, self.mode)?);
         let before = std::mem::replace(&mut self.pvs.write()[usize::from(pv.0)], new);
-        // Closing tells all workers: not under the lock.
+        // Closing notifies all workers: not under the lock.
         drop(before);
         Ok(())
     }
@@ -202,7 +202,7 @@ impl PvSet {
     /// Removes the disk that was added last: a `push` whose use failed is taken back.
     pub fn pop(&self) {
         let last = self.pvs.write().pop();
-        // Closing tells all workers: not under the lock.
+        // Closing notifies all workers: not under the lock.
         drop(last);
     }
 
@@ -211,7 +211,7 @@ impl PvSet {
     ///
     /// # Panics
     /// If there is no such disk.
-    pub fn look_again(&self, pv: PvIndex) -> Result<u64, OpenError> {
+    pub fn reread_size(&self, pv: PvIndex) -> Result<u64, OpenError> {
         let path = self.pvs.read()[usize::from(pv.0)].path.clone();
         let Opened { geometry, .. } = open::open(&path, OpenMode::ReadOnly)?;
         let mut pvs = self.pvs.write();
@@ -235,7 +235,7 @@ impl PvSet {
         let pvs = self.pvs.read();
         let Some(pv) = pvs.get(usize::from(pv.0)) else { return Faults::default() };
         let [reads, writes, flushes] = pv.file.failures();
-        Faults { reads, writes, flushes, silent: pv.watch.look(&pv.file) }
+        Faults { reads, writes, flushes, silent: pv.watch.silence(&pv.file) }
     }
 
     /// The first failure in each range of a disk since the last call.
@@ -267,7 +267,7 @@ impl PvSet {
             .map(|pv| {
                 let path = pv.path.display();
                 format!(
-                    "{path} takes no direct I/O; it is used through the page cache, at some cost in memory and speed"
+                    "{path} does not support direct I/O; it is used through the page cache, which costs memory and speed"
                 )
             })
             .collect()

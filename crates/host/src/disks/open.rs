@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// Less than this has no room for any metadata.
-pub const LEAST_SIZE: u64 = 1 << 20;
+pub const MIN_SIZE: u64 = 1 << 20;
 
 /// Kinds of files that are not disks.
 pub const KINDS: &[&str] = &["a directory", "a character device", "a pipe", "a socket", "something else"];
@@ -66,8 +66,8 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
         hold(path, &fd, &meta, is_device)?;
     }
     let geometry = geometry(path, &fd, is_device, &mut direct)?;
-    if geometry.size < LEAST_SIZE {
-        return Err(OpenError::new(path, Reason::TooSmall { size: geometry.size, least: LEAST_SIZE }));
+    if geometry.size < MIN_SIZE {
+        return Err(OpenError::new(path, Reason::TooSmall { size: geometry.size, least: MIN_SIZE }));
     }
     let turns = is_device && holders::turns(Path::new("/sys"), meta.rdev());
     Ok(Opened { fd, geometry, is_device, turns, direct })

@@ -102,7 +102,7 @@ impl<D: Disks> Disks for Recorded<D> {
         let (completer, answer) = completion();
         self.disks.submit(op, completer);
         let record = self.record.clone();
-        let told = async move {
+        let recording = async move {
             let result = answer.await;
             {
                 let mut record = record.lock();
@@ -116,7 +116,7 @@ impl<D: Disks> Disks for Recorded<D> {
             }
             done.complete(result);
         };
-        self.runtime.spawn("record", Box::pin(told));
+        self.runtime.spawn("record", Box::pin(recording));
     }
 
     fn back(&self, segments: Segments, done: Completer) {

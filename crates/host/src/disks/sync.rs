@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// As many requests are carried out at a time; the rest wait their turn.
-const MOST_THREADS: usize = 32;
+const MAX_THREADS: usize = 32;
 
 type Job = IoRequest;
 
@@ -37,7 +37,7 @@ impl Helpers {
     pub fn submit(&self, job: Job) {
         let mut state = self.queue.state.lock();
         state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.threads < MOST_THREADS {
+        if state.idle < state.jobs.len() && state.threads < MAX_THREADS {
             let queue = self.queue.clone();
             let started = std::thread::Builder::new().name("rowen-sync-io".into()).spawn(move || work(&queue));
             match started {

@@ -17,7 +17,7 @@ struct Seen {
 
 impl Watch {
     /// How long requests have been in flight without any answer, by the calls so far.
-    pub fn look(&self, file: &Arc<IoFile>) -> Option<Duration> {
+    pub fn silence(&self, file: &Arc<IoFile>) -> Option<Duration> {
         // Each request has the file; so has the set.
         self.look_at(Arc::strong_count(file) > 1, file.answers(), Instant::now())
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_silent_from_the_look_after_its_last_answer() {
+    fn a_disk_is_silent_from_the_check_after_its_last_answer() {
         let (watch, start) = (Watch::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let silent = [

@@ -3,7 +3,7 @@
 use super::{Error, Exports, FrozenGuard, Node, Result, VolumeTarget, usage};
 use crate::reactor::Pool;
 use rowen_control::protocol::{ErrorKind, IoCounts};
-use rowen_control::service::world::{self, DeviceError, Devices, Done, HeldStill, User};
+use rowen_control::service::platform::{self, DeviceError, Devices, Done, HeldStill, User};
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::collections::BTreeSet;
@@ -43,10 +43,10 @@ impl From<Error> for DeviceError {
     }
 }
 
-impl From<Node> for world::Node {
-    fn from(node: Node) -> world::Node {
+impl From<Node> for platform::Node {
+    fn from(node: Node) -> platform::Node {
         let Node { name, major, minor, read_only, .. } = node;
-        world::Node { name, major, minor, read_only }
+        platform::Node { name, major, minor, read_only }
     }
 }
 
@@ -57,23 +57,23 @@ impl HeldStill for FrozenGuard {
 }
 
 /// What uses a device, without the words.
-fn told(user: Result<Option<String>>) -> Done<Option<User>> {
+fn kind_of(user: Result<Option<String>>) -> Done<Option<User>> {
     Ok(user?.map(|user| usage::kind(&user)))
 }
 
 impl Devices for ExportedDevices {
-    fn active(&self) -> Vec<world::Node> {
-        self.exports.active().into_iter().map(world::Node::from).collect()
+    fn active(&self) -> Vec<platform::Node> {
+        self.exports.active().into_iter().map(platform::Node::from).collect()
     }
 
-    fn find(&self, name: &str) -> Option<world::Node> {
-        self.exports.find(name).map(world::Node::from)
+    fn find(&self, name: &str) -> Option<platform::Node> {
+        self.exports.find(name).map(platform::Node::from)
     }
 
-    fn activate(&self, volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<world::Node> {
+    fn activate(&self, volume: Arc<Volume>, info: &VolumeInfo, read_only: bool) -> Done<platform::Node> {
         let (target, name) = (VolumeTarget::new(volume, info), info.name.clone());
         let made = self.wait(|exports| async move { exports.activate(&name, target, read_only).await });
-        made.map(world::Node::from)
+        made.map(platform::Node::from)
     }
 
     fn deactivate(&self, name: &str, unused: bool) -> Done<()> {
@@ -111,22 +111,22 @@ impl Devices for ExportedDevices {
         Ok(Box::new(self.wait(|exports| async move { exports.freeze(&names).await })?))
     }
 
-    fn open(&self, nodes: &[world::Node]) -> Vec<bool> {
+    fn open(&self, nodes: &[platform::Node]) -> Vec<bool> {
         let numbers: Vec<_> = nodes.iter().map(|node| (node.major, node.minor)).collect();
         let open = self.exports.open(&numbers);
         numbers.iter().map(|numbers| open.contains(numbers)).collect()
     }
 
-    fn user(&self, node: &world::Node) -> Done<Option<User>> {
-        told(usage::in_use(node.major, node.minor))
+    fn user(&self, node: &platform::Node) -> Done<Option<User>> {
+        kind_of(usage::in_use(node.major, node.minor))
     }
 
-    fn lasting_user(&self, node: &world::Node) -> Done<Option<User>> {
-        told(usage::in_lasting_use(node.major, node.minor))
+    fn lasting_user(&self, node: &platform::Node) -> Done<Option<User>> {
+        kind_of(usage::in_lasting_use(node.major, node.minor))
     }
 
-    fn claimant(&self, node: &world::Node) -> Done<Option<User>> {
-        told(usage::claimed_by(node.major, node.minor))
+    fn claimant(&self, node: &platform::Node) -> Done<Option<User>> {
+        kind_of(usage::claimed_by(node.major, node.minor))
     }
 
     fn io(&self) -> Vec<(VolumeId, IoCounts)> {

@@ -31,7 +31,7 @@ impl fmt::Display for Error {
             Error::System { doing, source } => write!(f, "cannot {doing}: {source}"),
             Error::InUse { device, user } => write!(f, "{device} is in use: {user}"),
             Error::Foreign { path, what } => {
-                write!(f, "{} is in the way: {what}; remove it or choose another name", path.display())
+                write!(f, "{} already exists: {what}; remove it or choose another name", path.display())
             }
             Error::BadName(name) => write!(f, "\"{}\" is not a name for a volume or group", name.escape_debug()),
             Error::NotActive(name) => write!(f, "{name} is not active"),

@@ -1,7 +1,7 @@
 //! Freezes filesystems during a snapshot: the server's side. A helper does the work (`helper/hold.rs`).
 
 use super::error::{Doing, Error, Result};
-use crate::helper::hold::{Enough, Held, Progress, Stage};
+use crate::helper::hold::{Held, Progress, Stage, Thaw};
 use crate::helper::{self, Job, Session, is_late};
 use std::io;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn attempt(volumes: &[Held], near: bool) -> std::result::Result<FrozenGuard, Fai
         (freeze_limit(), "freeze the filesystems that are to be snapshotted"),
     ];
     for (limit, doing) in steps {
-        match helper.hear::<Progress>(limit) {
+        match helper.receive::<Progress>(limit) {
             Ok(Ok(Stage::Nothing)) => {
                 helper.end();
                 return Ok(FrozenGuard::default());
@@ -92,10 +92,10 @@ impl FrozenGuard {
 
     fn release(&mut self) {
         let Some(mut helper) = self.helper.take() else { return };
-        let thawed = helper.say(&Enough).and_then(|()| helper.hear::<Progress>(FREEZE));
+        let thawed = helper.send(&Thaw).and_then(|()| helper.receive::<Progress>(FREEZE));
         match thawed {
             Ok(_) => helper.end(),
-            Err(e) if is_late(&e) => crate::journal::warn(format_args!("filesystems are thawed late: {e}")),
+            Err(e) if is_late(&e) => crate::journal::warn(format_args!("cannot thaw filesystems in time: {e}")),
             Err(_) => thaw_left_over(&self.markers),
         }
     }
@@ -119,8 +119,8 @@ pub(super) fn thaw_left_over(markers: &[PathBuf]) {
         return;
     }
     let thawed = Session::start(Job::Thaw(markers.clone()))
-        .and_then(|mut session| session.hear::<helper::Answer>(FREEZE).inspect(|_| session.end()))
-        .doing(|| format!("thaw what {markers:?} names"));
+        .and_then(|mut session| session.receive::<helper::Answer>(FREEZE).inspect(|_| session.end()))
+        .doing(|| format!("thaw the filesystems that {markers:?} name"));
     if let Err(e) = thawed {
         crate::journal::warn(format_args!("{e}"));
     }

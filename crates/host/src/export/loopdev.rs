@@ -74,7 +74,7 @@ impl LoopDevice {
             text.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         parsed.ok_or_else(|| Error::System {
             doing: format!("read {}", self.sys("dev").display()),
-            source: io::Error::new(io::ErrorKind::InvalidData, format!("\"{}\" is no device number", text.trim())),
+            source: io::Error::new(io::ErrorKind::InvalidData, format!("\"{}\" is not a device number", text.trim())),
         })
     }
 
@@ -112,7 +112,7 @@ pub fn abandon(devices: &[LoopDevice]) {
     if !devices.is_empty()
         && let Err(e) = helper::ask(Job::Abandon(devices.iter().map(|device| device.number).collect()))
     {
-        crate::journal::warn(format_args!("loop devices are left over: {e}"));
+        crate::journal::warn(format_args!("cannot remove old loop devices: {e}"));
     }
 }
 

@@ -64,7 +64,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use written::{Closed, NOT_TOLD, Written, watch_nodes};
+use written::{Closed, NOT_NOTIFIED, Written, watch_nodes};
 
 /// How long requests in flight may take to end after the last new request.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -159,7 +159,9 @@ impl Exports {
         });
         inner.watch_keeper()?;
         if let Some(written) = &inner.written {
-            inner.dispatch.start(Box::pin(tell_of_writes(Arc::downgrade(&inner), written.clone())));
+            let exports = Arc::downgrade(&inner);
+            let devices_of = move |closed: &Closed| Some(exports.upgrade()?.devices_of(closed));
+            inner.dispatch.start(Box::pin(written::notify_of_writes(written.clone(), devices_of)));
         }
         Ok(Exports { inner })
     }
@@ -312,7 +314,7 @@ impl Exports {
     pub async fn goodbye(&self) -> Result<()> {
         self.off_worker(|inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(keeper::Client::say_bye).inspect_err(|_| inner.leaving.store(false, Ordering::Release))
+            inner.with_keeper(keeper::Client::send_bye).inspect_err(|_| inner.leaving.store(false, Ordering::Release))
         })
         .await
     }
@@ -322,7 +324,7 @@ impl Exports {
     pub async fn farewell(&self, since: Instant) -> Result<()> {
         self.off_worker(move |inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(|keeper| keeper.say_hand_over(Some(since)))
+            inner.with_keeper(|keeper| keeper.send_hand_over(Some(since)))
         })
         .await
     }
@@ -368,7 +370,7 @@ impl Inner {
             return Err(Error::Active(name.into()));
         }
         let keepers = self.keepers.load(Ordering::Acquire);
-        let file = self.new_file(name, if target.is_copy() { COPY } else { "" })?;
+        let file = self.new_file(name, if target.is_copy() { nodes::COPY } else { "" })?;
         let mounted = fuse::mount::mount(&self.files.join(&file)).inspect_err(|_| self.remove_file(&file))?;
         if !mounted.resend {
             self.repeats.store(false, Ordering::Relaxed);
@@ -413,7 +415,7 @@ impl Inner {
     fn make_names(&self, name: &str, device: LoopDevice) -> Result<()> {
         self.nodes.make(name, device)?;
         if let Some(Err(e)) = self.written.as_ref().map(|written| written.watch()) {
-            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
+            crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}"));
         }
         Ok(())
     }
@@ -596,7 +598,7 @@ impl Inner {
         let deadline = Instant::now() + DRAIN;
         for (_, ended) in &serving {
             if !ended.wait(deadline.saturating_duration_since(Instant::now())) {
-                let source = io::Error::new(io::ErrorKind::TimedOut, "some were not answered in time");
+                let source = io::Error::new(io::ErrorKind::TimedOut, "some requests were not answered in time");
                 return Err(Error::System { doing: "finish the requests under way".into(), source });
             }
         }
@@ -642,14 +644,10 @@ impl Inner {
 
     /// Makes sure that a keeper runs, and returns a descriptor that becomes readable when it ends.
     fn revive_keeper(&self) -> Result<OwnedFd> {
-        self.with_keeper(keeper::Client::say_serve)?;
+        self.with_keeper(keeper::Client::send_serve)?;
         self.with_keeper(keeper::Client::watch)
     }
 }
-
-/// The suffix of files of volumes that are copies: udev, which knows only the file, leaves links by UUID to the
-/// originals.
-pub const COPY: &str = "-snapshot";
 
 async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
     loop {
@@ -673,19 +671,6 @@ async fn watch_keeper(exports: Weak<Inner>, mut watch: OwnedFd) {
                 crate::journal::happened(What::KeeperDied, &what);
                 return;
             }
-        }
-    }
-}
-
-/// While the exports exist: makes the kernel announce a change of each volume whose node was closed after it was open
-/// for writing.
-async fn tell_of_writes(exports: Weak<Inner>, written: Arc<Written>) {
-    while readable(written.as_raw_fd()).await.is_ok() {
-        let Some(inner) = exports.upgrade() else { return };
-        let told =
-            written.take().and_then(|closed| inner.devices_of(&closed).into_iter().try_for_each(written::announce));
-        if let Err(e) = told {
-            crate::journal::warn(format_args!("{NOT_TOLD}: {e}"));
         }
     }
 }

@@ -27,6 +27,10 @@ pub fn volume_of(group: &str, node: &str) -> Option<String> {
     (mapper_name(group, &volume) == node).then_some(volume)
 }
 
+/// The suffix of files of volumes that are copies: udev, which knows only the file, leaves links by UUID to the
+/// originals.
+pub const COPY: &str = "-snapshot";
+
 /// The directory of nodes, below /dev.
 pub const MAPPER: &str = "mapper";
 
@@ -168,12 +172,12 @@ impl Nodes {
         directory: &OwnedFd,
         temporary: &str,
         name: &str,
-        look: impl Fn(&OwnedFd) -> Result<Found>,
+        find: impl Fn(&OwnedFd) -> Result<Found>,
     ) -> Result<()> {
         let doing = || format!("name {name}");
         match rustix::fs::renameat_with(directory, temporary, directory, name, RenameFlags::NOREPLACE) {
             Err(rustix::io::Errno::EXIST) => {
-                refuse_foreign(look(directory)?, PathBuf::from(name))?;
+                refuse_foreign(find(directory)?, PathBuf::from(name))?;
                 rustix::fs::renameat(directory, temporary, directory, name).doing(doing)
             }
             other => other.doing(doing),
@@ -226,7 +230,7 @@ impl Nodes {
                 _ => self.remove(name)?,
             }
         }
-        // Refused while anything is in it; where there is none there is nothing to do.
+        // This fails while anything is in it. If it does not exist, there is nothing to do.
         let _ = rustix::fs::rmdir(self.dev.join(&self.group));
         Ok(())
     }

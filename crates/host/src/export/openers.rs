@@ -89,7 +89,7 @@ mod tests {
 
     /// No test may need a block device: which of the links are followed is seen at a character device.
     #[test]
-    fn names_below_dev_are_told_from_others_and_places_from_files() {
+    fn names_below_dev_are_distinguished_from_others_and_places_from_files() {
         let open = |path: &str, flags| rustix::fs::openat(CWD, path, flags, Mode::empty()).unwrap();
         let links = open("/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY);
         let name = |fd: &OwnedFd| std::ffi::CString::new(std::os::fd::AsRawFd::as_raw_fd(fd).to_string()).unwrap();

@@ -43,7 +43,7 @@ impl Openness {
 
     /// The result of a pass that begins after the call: a running pass may have missed a change. Callers that come
     /// during a pass share the next one.
-    fn shared(&self, look: impl FnOnce() -> HashSet<Numbers>) -> Arc<HashSet<Numbers>> {
+    fn shared(&self, find: impl FnOnce() -> HashSet<Numbers>) -> Arc<HashSet<Numbers>> {
         let mut passes = self.passes.lock();
         let wanted = passes.begun + 1;
         while passes.is_under_way {
@@ -59,7 +59,7 @@ impl Openness {
         let this = passes.begun;
         drop(passes);
         let under_way = UnderWay(self);
-        let found = Arc::new(look());
+        let found = Arc::new(find());
         let mut passes = self.passes.lock();
         (passes.ended, passes.found) = (this, found.clone());
         drop(passes);

@@ -48,7 +48,7 @@ impl Inner {
             }
         }
         outcome.served = Some(Instant::now());
-        if let Err(e) = self.with_keeper(keeper::Client::say_took_over) {
+        if let Err(e) = self.with_keeper(keeper::Client::send_took_over) {
             crate::journal::warn(format_args!(
                 "the keeper of {} does not know that its volumes are served: {e}",
                 self.group

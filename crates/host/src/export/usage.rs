@@ -2,11 +2,14 @@
 //!
 //! The kernel only says "busy". An administrator wants to know by whom. So this module searches the mounts of every
 //! mount namespace, swap, stacked devices and open files, the cheap sources first. All of it blocks.
+//!
+//! * H13 A device is in use if a process has it open, if it is mounted, or if it is swap. Any user can open a path with
+//!   `O_PATH`, and can choose the source name of a mount. So neither counts.
 
 use super::error::Result;
 use super::openers::{device_named, open_devices};
 use crate::helper::{self, Job};
-use rowen_control::service::world::User;
+use rowen_control::service::platform::User;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -124,22 +127,22 @@ pub fn mounts_of(major: u32, minor: u32) -> Vec<Mount> {
 }
 
 /// A device that is open for less than this does not count as in use: programs that scan all devices open each briefly.
-const GLANCE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(500);
 /// The same for udev, which probes each device that was written to. A volume is sometimes removed right after mkfs, and
 /// udev must not be the reason to refuse that. On a slow host udev takes long, but there is a limit.
-const UDEV_GLANCE: Duration = Duration::from_secs(60);
+const UDEV_GRACE: Duration = Duration::from_secs(60);
 /// The words for a use by an open file.
 const OPEN_BY: &str = "open by";
 const MOUNTED_ON: &str = "mounted on";
 const UNDER: &str = "used by the device";
-/// How often it is looked again.
+/// The pause between two checks.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// How long such a use may last without counting.
-pub(super) fn patience(user: &str) -> Duration {
+pub(super) fn grace(user: &str) -> Duration {
     match user.strip_prefix(OPEN_BY) {
-        Some(program) if program.contains("udev") => UDEV_GLANCE,
-        Some(_) => GLANCE,
+        Some(program) if program.contains("udev") => UDEV_GRACE,
+        Some(_) => GRACE,
         None => Duration::ZERO,
     }
 }
@@ -153,13 +156,13 @@ pub fn kind(user: &str) -> User {
     }
 }
 
-/// The same as [`in_use`], without short uses: a file that is closed soon ([`patience`]) does not count. LVM retries,
+/// The same as [`in_use`], without short uses: a file that is closed soon ([`grace`]) does not count. LVM retries,
 /// too.
 pub fn in_lasting_use(major: u32, minor: u32) -> Result<Option<String>> {
     let begun = Instant::now();
     loop {
         match in_use(major, minor)? {
-            Some(user) if begun.elapsed() < patience(&user) => std::thread::sleep(AGAIN),
+            Some(user) if begun.elapsed() < grace(&user) => std::thread::sleep(AGAIN),
             answer => return Ok(answer),
         }
     }
@@ -232,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn udev_may_look_for_longer_than_others_and_a_mount_is_no_look() {
-        assert_eq!(patience("mounted on /srv/udev"), Duration::ZERO);
-        assert_eq!(patience("open by dd (pid 7)"), GLANCE);
+    fn udev_has_more_grace_than_others_and_a_mount_has_none() {
+        assert_eq!(grace("mounted on /srv/udev"), Duration::ZERO);
+        assert_eq!(grace("open by dd (pid 7)"), GRACE);
         for udev in ["(udev-worker)", "systemd-udevd", "udevd"] {
-            assert_eq!(patience(&format!("open by {udev} (pid 7)")), UDEV_GLANCE);
+            assert_eq!(grace(&format!("open by {udev} (pid 7)")), UDEV_GRACE);
         }
     }
 

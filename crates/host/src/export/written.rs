@@ -8,6 +8,7 @@
 use super::error::{Doing, Result};
 use super::loopdev::LoopDevice;
 use super::nodes::MAPPER;
+use crate::reactor::readable;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -76,10 +77,28 @@ pub fn announce(device: LoopDevice) -> Result<()> {
 }
 
 /// A volume works without it.
-pub(super) const NOT_TOLD: &str = "udev is not told when volumes are written to";
+pub(super) const NOT_NOTIFIED: &str = "udev is not notified of writes to volumes";
 
 pub(super) fn watch_nodes(dev: &Path) -> Option<Arc<Written>> {
     let written =
-        Written::new(&dev.join(MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_TOLD}: {e}")));
+        Written::new(&dev.join(MAPPER)).inspect_err(|e| crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}")));
     written.ok().map(Arc::new)
+}
+
+/// Makes the kernel announce a change of each volume whose node was closed after it was open for writing. Ends when
+/// `devices_of` returns none, because the exports are gone.
+pub(super) async fn notify_of_writes(
+    written: Arc<Written>,
+    devices_of: impl Fn(&Closed) -> Option<Vec<LoopDevice>> + Send,
+) {
+    while readable(written.as_raw_fd()).await.is_ok() {
+        let notified = match written.take().map(|closed| devices_of(&closed)) {
+            Ok(Some(devices)) => devices.into_iter().try_for_each(announce),
+            Ok(None) => return,
+            Err(e) => Err(e),
+        };
+        if let Err(e) = notified {
+            crate::journal::warn(format_args!("{NOT_NOTIFIED}: {e}"));
+        }
+    }
 }

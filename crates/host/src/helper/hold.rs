@@ -51,7 +51,7 @@ pub type Progress = std::result::Result<Stage, Trouble>;
 
 /// The server's message at the end.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Enough;
+pub struct Thaw;
 
 /// A volume's filesystem, proven.
 struct Filesystem {
@@ -89,9 +89,9 @@ pub fn hold(socket: &UnixStream, volumes: Vec<Held>, near: bool, reached: fn(&st
     let mut frozen = Vec::new();
     let all = found.into_iter().try_for_each(|filesystem| freeze(filesystem, &mut frozen));
     reached("frozen");
-    let told = say(all.map(|()| Stage::Frozen).map_err(Trouble::from));
+    let sent = say(all.map(|()| Stage::Frozen).map_err(Trouble::from));
     // H4: a word, or the end.
-    let is_asked = told.is_ok() && matches!(read_frame::<Enough>(&mut &*socket), Ok(Some(_)));
+    let is_asked = sent.is_ok() && matches!(read_frame::<Thaw>(&mut &*socket), Ok(Some(_)));
     while planted::is("never_thaws") && !is_asked {
         std::thread::park();
     }
@@ -114,7 +114,7 @@ fn find(volumes: &[Held], near: bool) -> Vec<Filesystem> {
         if proven.is_none() && !all.is_empty() {
             let (major, minor) = (held.major, held.minor);
             crate::journal::warn(format_args!(
-                "the filesystem on device {major}:{minor} is mounted where it cannot be reached: it is left alone"
+                "the filesystem on device {major}:{minor} is mounted where no process can reach it: it is not frozen"
             ));
         }
         proven
@@ -211,7 +211,7 @@ fn thaw(root: &File, marker: &Path) {
         // EINVAL: it is not frozen.
         Err(e) if e.raw_os_error() != Some(libc::EINVAL) => {
             crate::journal::warn(format_args!(
-                "cannot thaw what {} names: {e}; run fsfreeze --unfreeze on it",
+                "cannot thaw the filesystem that {} names: {e}; run fsfreeze --unfreeze on it",
                 marker.display()
             ));
         }

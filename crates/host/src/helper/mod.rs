@@ -15,7 +15,7 @@
 //! * H5 A marker in the run directory names the frozen filesystem, from before the first freeze until after the last
 //!   thaw. The helper holds the marker's lock. If the lock is free, the helper is dead. Then its server, a successor,
 //!   or the next helper for the same volume thaws.
-//! * H6 A helper opens a filesystem only if it is proven to be on the volume's device ([`hold`]).
+//! * H6 A helper opens a filesystem only if the kernel says that it is on the volume's device ([`hold`]).
 //! * H7 If its socket has closed, a helper removes the device that it has made.
 //! * H10 A helper that has answered may get another request. It holds nothing from the previous one. A helper that did
 //!   not answer in time gets no further request. If it dies before it has read a request, another helper gets it.
@@ -26,7 +26,7 @@ mod session;
 pub use session::use_program;
 pub(crate) use session::{Session, is_gone, is_late};
 
-use crate::devices::{formats, handed, look, sample};
+use crate::devices::{formats, handed, probe, sample};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
 use crate::{archive, history, journal, planted, witness};
@@ -68,7 +68,7 @@ pub(crate) enum Job {
     /// Thaws the filesystems of these markers.
     Thaw(Vec<PathBuf>),
     /// Reads labels.
-    Look(Vec<PathBuf>),
+    Probe(Vec<PathBuf>),
     /// Reads samples of devices.
     Sample(Vec<sample::Asked>),
     /// Reads the formats of devices.
@@ -124,7 +124,7 @@ pub(crate) type Answer = std::result::Result<u32, Trouble>;
 pub(crate) fn ask(job: Job) -> Result<u32> {
     let doing = format!("have a helper process do {job:?}");
     let mut session = Session::start(job).doing(|| "start a helper process".into())?;
-    let answer: Answer = session.hear(DEVICE).doing(|| doing)?;
+    let answer: Answer = session.receive(DEVICE).doing(|| doing)?;
     session.end();
     Ok(answer?)
 }
@@ -132,7 +132,7 @@ pub(crate) fn ask(job: Job) -> Result<u32> {
 /// The same, by a separate helper, so that urgent requests keep theirs. `what` is shown in lists of processes.
 pub(crate) fn ask_apart(job: &Job, what: &str, limit: Duration) -> io::Result<u32> {
     let mut session = Session::start_apart(job, what)?;
-    let answer: Answer = session.hear(limit)?;
+    let answer: Answer = session.receive(limit)?;
     answer.map_err(|trouble| io::Error::other(Error::from(trouble).to_string()))
 }
 
@@ -182,9 +182,9 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             let attached = direct::attach(&file, sector, read_only);
             let made = attached.as_ref().ok().copied();
             reached("attached");
-            let told = answer(attached.map(|device| device.number));
+            let sent = answer(attached.map(|device| device.number));
             // H7
-            if let (Err(_), Some(device)) = (told, made.filter(|_| !planted::is("keeps_for_nobody"))) {
+            if let (Err(_), Some(device)) = (sent, made.filter(|_| !planted::is("keeps_for_nobody"))) {
                 direct::abandon(device);
             }
             Ok(())
@@ -203,7 +203,7 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             markers.iter().for_each(|marker| hold::thaw_left_over(marker));
             answer(Ok(0))
         }
-        Job::Look(paths) => look::answer(socket, paths),
+        Job::Probe(paths) => probe::answer(socket, paths),
         Job::Sample(asked) => sample::answer(socket, &asked),
         Job::LookAtFormats(paths) => formats::answer(socket, paths),
         Job::Record(lines) => {

@@ -29,7 +29,7 @@ pub fn use_program(program: &Path) {
 /// Helpers of this process that wait for a request (H10). To start a process takes longer than most requests do.
 static IDLE: Mutex<Vec<Session>> = Mutex::new(Vec::new());
 /// More than two requests at a time are rare: their helpers end.
-const MOST_IDLE: usize = 2;
+const MAX_IDLE: usize = 2;
 
 /// A working helper. When dropped, its socket closes, and the helper ends as soon as it can.
 pub struct Session {
@@ -43,7 +43,7 @@ impl Session {
     pub fn start(job: Job) -> io::Result<Session> {
         while let Some(mut session) = take_idle() {
             // One that was killed meanwhile cannot be asked.
-            if !is_gone(&session.socket) && session.say(&job).is_ok() {
+            if !is_gone(&session.socket) && session.send(&job).is_ok() {
                 session.unread = Some(job);
                 return Ok(session);
             }
@@ -54,20 +54,20 @@ impl Session {
     /// Gives the job to a separate helper, which ends with it, so that urgent requests keep theirs.
     pub fn start_apart(job: &Job, what: &str) -> io::Result<Session> {
         let session = Session::spawn(Some(what))?;
-        session.say(job)?;
+        session.send(job)?;
         Ok(session)
     }
 
     fn ask_new(job: &Job) -> io::Result<Session> {
         let session = Session::spawn(None)?;
-        session.say(job)?;
+        session.send(job)?;
         Ok(session)
     }
 
     /// The helper has given its last answer, and may get another request. Call it only then.
     pub fn end(self) {
         let mut idle = IDLE.lock();
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(self);
         }
     }
@@ -99,29 +99,29 @@ impl Session {
         Ok(Session { socket, unread: None })
     }
 
-    pub fn say<T: Serialize>(&self, message: &T) -> io::Result<()> {
+    pub fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         write_frame(&mut &self.socket, message)
     }
 
-    /// For what is no message. The limit of the last [`hear`](Session::hear) holds.
+    /// For what is no message. The limit of the last [`receive`](Session::receive) holds.
     pub fn with_socket<T>(&self, body: impl FnOnce(&UnixStream) -> io::Result<T>) -> io::Result<T> {
         body(&self.socket)
     }
 
     /// The helper's next message; an error of [`is_late`] after `limit`.
-    pub fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<T> {
+    pub fn receive<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<T> {
         let unread = self.unread.take();
-        match (self.hear_this(limit), unread) {
+        match (self.receive_this(limit), unread) {
             // The kernel resets a connection whose other end is closed with something unread: nothing was done (H10).
             (Err(e), Some(job)) if e.kind() == io::ErrorKind::ConnectionReset && !planted::is("asks_no_other") => {
                 *self = Session::ask_new(&job)?;
-                self.hear_this(limit)
+                self.receive_this(limit)
             }
-            (heard, _) => heard,
+            (received, _) => received,
         }
     }
 
-    fn hear_this<T: DeserializeOwned>(&self, limit: Duration) -> io::Result<T> {
+    fn receive_this<T: DeserializeOwned>(&self, limit: Duration) -> io::Result<T> {
         let limit = if planted::is("waits_for_ever") { Duration::from_secs(1 << 20) } else { limit };
         self.socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
         match read_frame(&mut &self.socket) {

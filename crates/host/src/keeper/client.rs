@@ -34,7 +34,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the group's keeper, starting it first when there is none. From here on, this process is the server.
+    /// Connects to the group's keeper, starting one first if none runs. From here on, this process is the server.
     pub fn connect_or_start(group: &str) -> io::Result<Client> {
         Client::find(None, group, false)
     }
@@ -58,13 +58,13 @@ impl Client {
     }
 
     /// This process is ready to be the server, except for the disks.
-    pub(crate) fn say_ready(&self) -> io::Result<()> {
+    pub(crate) fn send_ready(&self) -> io::Result<()> {
         self.ask(&Message::Ready, None)
     }
 
     /// The old server has ended: this process is the server from here on. A keeper that is gone is started again.
     pub(crate) fn become_server(self) -> io::Result<Client> {
-        match self.say_serve() {
+        match self.send_serve() {
             Err(e) if is_absent(&e) => self.reconnect(),
             said => said.map(|()| self),
         }
@@ -100,19 +100,19 @@ impl Client {
         let (took_over, spare) = (Cell::new(took_over), RefCell::default());
         let program = program.map(Path::to_owned);
         let client = Client { group: group.into(), program, socket: connect(group)?, took_over, spare };
-        client.say_serve()?;
+        client.send_serve()?;
         Ok(client)
     }
 
     /// Says (again) that this process is the server: whether the keeper is there.
-    pub(crate) fn say_serve(&self) -> io::Result<()> {
+    pub(crate) fn send_serve(&self) -> io::Result<()> {
         self.ask(&Message::Serve { took_over: self.took_over.get() }, None)
     }
 
     /// This process serves all that was kept: the keeper does not count it as failed (K5).
-    pub fn say_took_over(&self) -> io::Result<()> {
+    pub fn send_took_over(&self) -> io::Result<()> {
         self.took_over.set(true);
-        self.say_serve()
+        self.send_serve()
     }
 
     /// Everything that is kept, with descriptors of our own.
@@ -158,17 +158,17 @@ impl Client {
 
     /// Ends the keeper; refused while it keeps anything.
     pub fn bye(self) -> io::Result<()> {
-        self.say_bye()
+        self.send_bye()
     }
 
     /// This process ends on purpose, and a successor takes over. For its last act: an older keeper takes this message
     /// for the end. The process has read no requests since then.
-    pub(crate) fn say_hand_over(&self, since: Option<Instant>) -> io::Result<()> {
+    pub(crate) fn send_hand_over(&self, since: Option<Instant>) -> io::Result<()> {
         let paused = since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
         self.ask(&Message::HandOver { paused }, None)
     }
 
-    pub(crate) fn say_bye(&self) -> io::Result<()> {
+    pub(crate) fn send_bye(&self) -> io::Result<()> {
         self.ask(&Message::Bye, None)
     }
 
@@ -276,13 +276,13 @@ pub(crate) fn is_there(group: &str) -> io::Result<bool> {
 
 /// The group's keeper. Waits for at most `limit`. A keeper that does not answer, or of an older version, is reported,
 /// too.
-pub fn look(group: &str, limit: Duration) -> Option<KeeperSeen> {
+pub fn query(group: &str, limit: Duration) -> Option<KeeperSeen> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
     match rustix::net::connect(&socket, &Reach::of(super::socket_path(group)).ok()?.address().ok()?) {
         Ok(()) => {}
         // So many wait for its answer already that there is no room for another.
-        Err(Errno::AGAIN) => return Some(KeeperSeen { told: None, process: processes::see(logged(group)?) }),
+        Err(Errno::AGAIN) => return Some(KeeperSeen { answer: None, process: processes::see(logged(group)?) }),
         Err(_) => return None,
     }
     let pid = sockets::peer(&socket)?;
@@ -291,11 +291,11 @@ pub fn look(group: &str, limit: Duration) -> Option<KeeperSeen> {
         let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
         poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&limit)).ok()?;
         match wire::receive(&socket, RecvFlags::DONTWAIT) {
-            Ok(Some((Message::Told(told), _))) => Some(told),
+            Ok(Some((Message::Told(answer), _))) => Some(answer),
             _ => None,
         }
     };
-    Some(KeeperSeen { told: ask(), process: processes::see(pid) })
+    Some(KeeperSeen { answer: ask(), process: processes::see(pid) })
 }
 
 /// The last keeper's process, by its log.
@@ -314,13 +314,13 @@ pub(crate) fn store_again(group: &str) {
 
 /// Tells the keeper that is in the directory of `group` that this is the group's name. A keeper that is not there need not
 /// know.
-pub(crate) fn tell_name(group: &str) -> io::Result<()> {
-    let told = connect(group).and_then(|socket| {
+pub(crate) fn send_name(group: &str) -> io::Result<()> {
+    let sent = connect(group).and_then(|socket| {
         let (took_over, spare) = (Cell::new(false), RefCell::default());
         let client = Client { group: group.into(), program: None, socket, took_over, spare };
         client.rename(group)
     });
-    match told {
+    match sent {
         Err(e) if !is_absent(&e) => Err(e),
         _ => Ok(()),
     }

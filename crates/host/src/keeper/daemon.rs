@@ -9,7 +9,7 @@ use super::wire::{self, Message, Versions};
 use crate::programs::{self, Program};
 use crate::sockets::Reach;
 use crate::{journal, notify, paths, planted};
-use rowen_control::status::KeeperTold;
+use rowen_control::status::KeeperAnswer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 /// The largest number of connections: a server, its watch, their successors.
 const MAX_PEERS: usize = 16;
 /// How long a peer may leave an answer unread.
-const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const SEND_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// After this many failures in a row the log has advice.
 const TELL_AFTER: u32 = 10;
 /// The interval of checks on a started server that has not connected.
-const LOOK_AFTER: Duration = Duration::from_millis(20);
+const CHILD_POLL: Duration = Duration::from_millis(20);
 
 /// `rowen keeper VG`: returns the exit code 0 when the daemon accepts connections or another one already does, and 1
 /// with a message on standard error if it failed. The daemon itself does not return. It must be called before any
@@ -160,7 +160,7 @@ impl Keeper {
             }
         }
         self.store.empty(&self.group);
-        self.log.say("nothing is kept and no server is here: ended");
+        self.log.say("ended: there are no descriptors to keep and no server");
         // Removed before the lock is released, so it cannot be a successor's.
         let _ = std::fs::remove_file(super::socket_path(&self.group));
         0
@@ -177,11 +177,11 @@ impl Keeper {
         }
         // Backwards, so that a removal does not change the indexes of the rest.
         for at in (0..ready.len() - 1).rev().filter(|at| ready[at + 1]) {
-            self.hear(at);
+            self.receive(at);
         }
         self.store.follow(&self.group, &self.held);
-        self.look_after_child();
-        self.look_after_upgrade();
+        self.check_child();
+        self.check_upgrade();
         self.become_next();
         if self.start_at.is_some_and(|at| at <= Instant::now()) {
             self.start_at = None;
@@ -198,7 +198,7 @@ impl Keeper {
         let mut polled: Vec<_> = watched.map(|one| PollFd::new(one, PollFlags::IN)).collect();
         let mut pause = if self.store.is_behind() { store::AGAIN } else { Duration::from_secs(10) };
         if self.child.as_ref().is_some_and(|child| child.end.is_none()) {
-            pause = pause.min(if self.is_served() { Duration::from_secs(1) } else { LOOK_AFTER });
+            pause = pause.min(if self.is_served() { Duration::from_secs(1) } else { CHILD_POLL });
         }
         for at in [self.start_at, self.upgrade_due()].into_iter().flatten() {
             pause = pause.min(at.saturating_duration_since(Instant::now()));
@@ -230,7 +230,7 @@ impl Keeper {
     }
 
     /// Receives one message of the peer at `at`. The peer is dropped if it has ended or sent an invalid message.
-    fn hear(&mut self, at: usize) {
+    fn receive(&mut self, at: usize) {
         let outcome = match wire::receive(&self.peers[at].socket, RecvFlags::DONTWAIT) {
             Ok(Some((message, fd))) => self.obey(at, message, fd),
             Ok(None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended")),
@@ -240,13 +240,13 @@ impl Keeper {
         if let Err(why) = outcome {
             let peer = self.peers.remove(at);
             if peer.serves && !self.is_served() && !self.leaving {
-                self.server_ended(&format!("the server went without a goodbye ({why})"));
+                self.server_ended(&format!("the server disconnected without a message ({why})"));
             }
         }
     }
 
     fn obey(&mut self, at: usize, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
-        self.store.heard(&message);
+        self.store.observe(&message);
         let reply = match (message, fd) {
             (Message::Serve { took_over }, _) => {
                 self.serves(at, took_over);
@@ -273,7 +273,7 @@ impl Keeper {
                 }
                 Message::Done
             }
-            (Message::Tell, _) => Message::Told(KeeperTold {
+            (Message::Tell, _) => Message::Told(KeeperAnswer {
                 started: self.started,
                 deaths: self.deaths,
                 failures: self.restarts.failures(Instant::now()).into(),
@@ -293,7 +293,7 @@ impl Keeper {
                 Message::Done
             }
             (Message::Versions, _) if planted::is("knows_no_upgrade") => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no message of a server or keeper"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "that is not a message of a server or keeper"));
             }
             (Message::Versions, _) => Message::Speaks(Versions::OWN),
             (Message::Upgrade(versions), Some(program)) => self.upgrade_to(at, versions, program),
@@ -312,7 +312,7 @@ impl Keeper {
                 let names: Vec<_> = self.held.iter().map(|(entry, _)| entry.name.as_str()).collect();
                 Message::Refused(format!("still active: {}", names.join(", ")))
             }
-            (other, _) => Message::Refused(format!("a server does not say {other:?}")),
+            (other, _) => Message::Refused(format!("a server does not send {other:?}")),
         };
         answer(&self.peers[at].socket, &reply, None)
     }
@@ -322,13 +322,13 @@ impl Keeper {
         if !std::mem::replace(&mut self.peers[at].serves, true) {
             self.restarts.arrived();
             self.is_handed_over = false;
-            self.log.say("a server is here");
+            self.log.say("a server has connected");
         }
         self.start_at = None;
         if took_over && !planted::is("counts_as_failed") {
             self.restarts.took_over(Instant::now());
             self.death = None;
-            self.log.say("it serves all that is kept");
+            self.log.say("the server serves all kept descriptors");
         }
         self.upgrade_serves(took_over);
     }
@@ -349,7 +349,7 @@ impl Keeper {
         }
         // Without the group's files no server can continue, and users would wait for one for ever.
         if rustix::fs::fstat(&self.lock).is_ok_and(|lock| lock.st_nlink == 0) {
-            self.log.say("the group's directory was removed: what is kept is given up");
+            self.log.say("the group's directory was removed: the kept descriptors are closed");
             self.leaving = true;
             return;
         }
@@ -380,7 +380,7 @@ impl Keeper {
         if self.child.is_some() {
             // Its connection is closed, but the process still waits for its last disk requests.
             self.is_due = self.child.as_ref().is_some_and(|child| child.end.is_some());
-            self.start_at = Some(Instant::now() + LOOK_AFTER);
+            self.start_at = Some(Instant::now() + CHILD_POLL);
             return;
         }
         match self.spawn(false) {
@@ -411,7 +411,7 @@ impl Keeper {
     }
 
     /// Handles the end of a child server. One that never connected counts as failed, unless another serves.
-    fn look_after_child(&mut self) {
+    fn check_child(&mut self) {
         let Some(child) = &self.child else { return };
         match child.ended() {
             Ok(None) => {}
@@ -437,7 +437,7 @@ impl Keeper {
 fn answer(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
     match wire::send(socket, message, fd, SendFlags::DONTWAIT) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-            poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&PATIENCE))?;
+            poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&SEND_TIMEOUT))?;
             wire::send(socket, message, fd, SendFlags::DONTWAIT)
         }
         other => other,

@@ -30,7 +30,7 @@ const BACK: &str = "ROWEN_KEEPER_BACK";
 const REHEARSAL: &str = "ROWEN_KEEPER_REHEARSAL";
 /// How often programs have executed another one without success.
 const TURNS: &str = "ROWEN_KEEPER_TURNS";
-const MOST_TURNS: u32 = 4;
+const MAX_TURNS: u32 = 4;
 /// How long a program may take to read the state. The keeper waits for it.
 const LIMIT: Duration = Duration::from_secs(3);
 
@@ -202,7 +202,7 @@ pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
 
 fn is_open(fd: RawFd) -> io::Result<()> {
     if fd < 3 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{fd} is no descriptor of a keeper")));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{fd} is not a descriptor of a keeper")));
     }
     // SAFETY: only asked whether it is open.
     rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) })?;
@@ -230,7 +230,7 @@ impl Given {
 
     /// Executes the previous program again, which reads the same state.
     pub fn go_back(self, group: &str, why: &str) -> io::Error {
-        if self.turns >= MOST_TURNS {
+        if self.turns >= MAX_TURNS {
             return io::Error::other(format!("no program takes the keeper's state over: {why}"));
         }
         let Ok(own) = Program::own() else { return io::Error::other("this program cannot be found") };

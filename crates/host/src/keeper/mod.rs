@@ -1,7 +1,7 @@
 //! The keeper of a volume group: a small process that outlives its server.
 //!
 //! A FUSE connection exists as long as a process has its descriptor open. The keeper has all of them open, and does
-//! nothing else: no volume, no disk, no thread. When the server ends without a goodbye, the keeper starts another one
+//! nothing else: no volume, no disk, no thread. When the server ends without a message, the keeper starts another one
 //! and gives it the descriptors. Meanwhile applications wait.
 //!
 //! * K1 A descriptor is kept from the answer to `Hold` until the answer to `Release`.
@@ -29,8 +29,8 @@ mod store;
 mod upgrade;
 pub(crate) mod wire;
 
-pub use client::{Client, Upgrader, look};
-pub(crate) use client::{is_absent, is_there, store_again, tell_name};
+pub use client::{Client, Upgrader, query};
+pub(crate) use client::{is_absent, is_there, send_name, store_again};
 pub use daemon::main;
 pub(crate) use store::take_back;
 pub use wire::{Entry, Progress, Stage, Versions};

@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// This message changes the kept descriptors or the store.
-    pub fn heard(&mut self, message: &Message) {
+    pub fn observe(&mut self, message: &Message) {
         match message {
             Message::Hold(_) | Message::Release(_) | Message::Rename(_) => self.is_behind = true,
             Message::Store => self.forget(),
@@ -56,22 +56,22 @@ impl Store {
             true => held.iter().filter_map(|(entry, fd)| Some((&*entry.file, (name(entry)?, fd.as_fd())))).collect(),
             false => BTreeMap::new(),
         };
-        self.is_behind = self.tell(&held).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
+        self.is_behind = self.bring_up_to_date(&held).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
     }
 
-    fn tell(&mut self, held: &BTreeMap<&str, (String, BorrowedFd<'_>)>) -> io::Result<()> {
+    fn bring_up_to_date(&mut self, held: &BTreeMap<&str, (String, BorrowedFd<'_>)>) -> io::Result<()> {
         let is_old = |(file, name): &(&String, &String)| held.get(file.as_str()).is_none_or(|(new, _)| new != *name);
         let old: Vec<String> = self.stored.iter().filter(is_old).map(|(file, _)| file.clone()).collect();
         for file in old {
             if !planted::is("store_keeps") {
-                notify::tell(&format!("FDSTOREREMOVE=1\nFDNAME={}\n", self.stored[&file]))?;
+                notify::notify(&format!("FDSTOREREMOVE=1\nFDNAME={}\n", self.stored[&file]))?;
             }
             self.stored.remove(&file);
         }
         for (file, (name, fd)) in held {
             if !self.stored.contains_key(*file) {
                 // The manager would wake for each request if it polled a descriptor of FUSE.
-                notify::tell_with(&format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}\n"), *fd)?;
+                notify::notify_with(&format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}\n"), *fd)?;
                 self.stored.insert((*file).to_owned(), name.clone());
             }
         }

@@ -47,7 +47,7 @@ impl Keeper {
             );
         }
         if !self.is_served() {
-            return Message::Refused("the group has no server at this moment: try again".into());
+            return Message::Refused("the group has no server now: try again".into());
         }
         let program = Program::of(program);
         self.peers[at].upgrades = true;
@@ -209,7 +209,7 @@ impl Keeper {
 
     pub(super) fn abandon(&mut self) {
         if matches!(self.progress.stage, Stage::Starting | Stage::Ready) {
-            self.fail("the old server could not be told to end");
+            self.fail("the old server could not be asked to end");
         }
     }
 
@@ -265,14 +265,14 @@ impl Keeper {
         if took_over && self.progress.stage == Stage::Taking {
             self.progress.stage = Stage::Serving;
             self.progress.pause = self.paused_at.take().map(|since| {
-                let (told, at) = since;
-                told + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)
+                let (millis, at) = since;
+                millis + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)
             });
             upgrade.until = Instant::now() + PROVEN;
         }
     }
 
-    pub(super) fn look_after_upgrade(&mut self) {
+    pub(super) fn check_upgrade(&mut self) {
         self.leftover.retain(|child| matches!(child.ended(), Ok(None)));
         let stage = self.progress.stage;
         let Some(upgrade) = &mut self.upgrade else { return };
@@ -283,7 +283,7 @@ impl Keeper {
         match (stage, ended) {
             (Stage::Starting | Stage::Ready, Some((pid, how))) => {
                 upgrade.successor = None;
-                self.fail(&format!("the new server, process {pid}, ended before it was to serve ({how})"));
+                self.fail(&format!("the new server, process {pid}, ended before its turn to serve ({how})"));
             }
             (Stage::Starting | Stage::Ready, None) if !self.peers.iter().any(|peer| peer.upgrades) => {
                 self.fail("the command that asked for it ended");

@@ -4,7 +4,7 @@
 //! never stored. The two ends may be different builds of the program, so unknown fields are skipped and missing ones
 //! are an error.
 
-use rowen_control::status::KeeperTold;
+use rowen_control::status::KeeperAnswer;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -195,21 +195,21 @@ pub enum Message {
     /// One kept descriptor (it comes with the message).
     Held(Entry),
     Refused(String),
-    Told(KeeperTold),
+    Told(KeeperAnswer),
     Speaks(Versions),
     Upgrading(Progress),
 }
 
-fn encode_told(told: &KeeperTold) -> String {
-    format!("started={}\ndeaths={}\nfailures={}\nheld={}", told.started, told.deaths, told.failures, told.held)
+fn encode_answer(answer: &KeeperAnswer) -> String {
+    format!("started={}\ndeaths={}\nfailures={}\nheld={}", answer.started, answer.deaths, answer.failures, answer.held)
 }
 
-fn decode_told(text: &str) -> Option<KeeperTold> {
+fn decode_answer(text: &str) -> Option<KeeperAnswer> {
     let field = |key: &str| number(text, key);
     let started = field("started")?;
     // A keeper of an earlier version does not count them separately.
     let deaths = field("deaths").unwrap_or(started);
-    Some(KeeperTold { started, deaths, failures: field("failures")?, held: field("held")? })
+    Some(KeeperAnswer { started, deaths, failures: field("failures")?, held: field("held")? })
 }
 
 impl Message {
@@ -233,7 +233,7 @@ impl Message {
             Message::Done => ('d', String::new()),
             Message::Held(entry) => ('h', entry.encode()),
             Message::Refused(why) => ('r', why.clone()),
-            Message::Told(told) => ('t', encode_told(told)),
+            Message::Told(answer) => ('t', encode_answer(answer)),
             Message::Speaks(versions) => ('v', versions.encode()),
             Message::Upgrading(progress) => ('u', progress.encode()),
         };
@@ -264,7 +264,7 @@ impl Message {
             'd' => Message::Done,
             'h' => Message::Held(Entry::decode(rest)?),
             'r' => Message::Refused(rest.into()),
-            't' => Message::Told(decode_told(rest)?),
+            't' => Message::Told(decode_answer(rest)?),
             'v' => Message::Speaks(Versions::decode(rest)?),
             'u' => Message::Upgrading(Progress::decode(rest)?),
             _ => return None,
@@ -302,7 +302,7 @@ pub fn receive(socket: impl AsFd, flags: RecvFlags) -> io::Result<Option<(Messag
         return Ok(None);
     }
     let message = Message::decode(&bytes[..received.bytes]);
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "that is no message of a server or keeper");
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "that is not a message of a server or keeper");
     Ok(Some((message.ok_or_else(bad)?, fd)))
 }
 
@@ -323,7 +323,7 @@ mod tests {
             Message::Release("a.1".into()),
             Message::List,
             Message::Tell,
-            Message::Told(KeeperTold { started: 3, deaths: 1, failures: 2, held: 1 }),
+            Message::Told(KeeperAnswer { started: 3, deaths: 1, failures: 2, held: 1 }),
             Message::Store,
             Message::Rename("other".into()),
             Message::HandOver { paused: None },

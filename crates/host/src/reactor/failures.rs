@@ -7,7 +7,7 @@ use rowen_engine::disk::DiskError;
 /// A failure so near to the one before it, in bytes, is of the same range.
 const NEAR: u64 = 1 << 20;
 /// The largest number of unreported ranges.
-const MOST: usize = 8;
+const MAX: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Failures(Mutex<State>);
@@ -22,7 +22,7 @@ impl Failures {
     pub fn add(&self, error: &DiskError) {
         let mut state = self.0.lock();
         let is_near = |last: &DiskError| last.op == error.op && last.offset.abs_diff(error.offset) <= NEAR;
-        if !state.last.as_ref().is_some_and(is_near) && state.new.len() < MOST {
+        if !state.last.as_ref().is_some_and(is_near) && state.new.len() < MAX {
             state.new.push(*error);
         }
         state.last = Some(*error);
@@ -40,7 +40,7 @@ mod tests {
     use rowen_engine::disk::{DiskOpKind, PvIndex};
 
     #[test]
-    fn one_of_each_range_is_told() {
+    fn one_of_each_range_is_reported() {
         let failures = Failures::default();
         let fail = |op, offset| failures.add(&DiskError { op, pv: PvIndex(0), offset, errno: 5 });
         for at in 0..100 {
@@ -49,9 +49,9 @@ mod tests {
         fail(DiskOpKind::Write, 1 << 30);
         fail(DiskOpKind::Read, 1 << 30);
         fail(DiskOpKind::Read, 1 << 30);
-        let told: Vec<_> = failures.take().iter().map(|error| (error.op, error.offset)).collect();
-        assert_eq!(told, [(DiskOpKind::Write, 0), (DiskOpKind::Write, 1 << 30), (DiskOpKind::Read, 1 << 30)]);
+        let taken: Vec<_> = failures.take().iter().map(|error| (error.op, error.offset)).collect();
+        assert_eq!(taken, [(DiskOpKind::Write, 0), (DiskOpKind::Write, 1 << 30), (DiskOpKind::Read, 1 << 30)]);
         (0..1000).for_each(|at| fail(DiskOpKind::Write, at << 40));
-        assert_eq!((failures.take().len(), failures.take().len()), (MOST, 0));
+        assert_eq!((failures.take().len(), failures.take().len()), (MAX, 0));
     }
 }

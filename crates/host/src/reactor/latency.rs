@@ -64,7 +64,7 @@ impl Latency {
         let mut holders = self.holders.lock();
         *holders += 1;
         if *holders == 1 {
-            self.tell(self.micros);
+            self.write_wish(self.micros);
         }
     }
 
@@ -72,27 +72,27 @@ impl Latency {
         let mut holders = self.holders.lock();
         *holders -= 1;
         if *holders == 0 {
-            self.tell(NO_WISH);
+            self.write_wish(NO_WISH);
         }
     }
 
-    fn tell(&self, micros: i32) {
+    fn write_wish(&self, micros: i32) {
         // A wish that is refused is one that was not made.
         let _ = (&self.device).write_all(&micros.to_ne_bytes());
     }
 }
 
 /// One worker's count of its sleeps.
-pub(crate) struct Habit {
+pub(crate) struct SleepRate {
     latency: Option<Arc<Latency>>,
     since: Instant,
     sleeps: u32,
     holding: bool,
 }
 
-impl Habit {
-    pub fn new(latency: Option<Arc<Latency>>) -> Habit {
-        Habit { latency, since: Instant::now(), sleeps: 0, holding: false }
+impl SleepRate {
+    pub fn new(latency: Option<Arc<Latency>>) -> SleepRate {
+        SleepRate { latency, since: Instant::now(), sleeps: 0, holding: false }
     }
 
     /// How long the worker may sleep so that it can withdraw its wish in time.
@@ -123,7 +123,7 @@ impl Habit {
     }
 }
 
-impl Drop for Habit {
+impl Drop for SleepRate {
     fn drop(&mut self) {
         if let (true, Some(latency)) = (self.holding, &self.latency) {
             latency.release();
@@ -137,7 +137,7 @@ mod tests {
     use std::io::Read;
 
     /// The values that the kernel would have received since the last call.
-    fn told(pipe: &mut File) -> Vec<i32> {
+    fn written(pipe: &mut File) -> Vec<i32> {
         let mut bytes = [0; 64];
         match pipe.read(&mut bytes) {
             Ok(len) => bytes[..len].chunks(4).map(|four| i32::from_ne_bytes(four.try_into().unwrap())).collect(),
@@ -153,35 +153,35 @@ mod tests {
         (Latency::on(write.into(), 0), read.into())
     }
 
-    fn sleeps(habit: &mut Habit, count: u32, apart: Duration) {
+    fn sleeps(sleep_rate: &mut SleepRate, count: u32, apart: Duration) {
         for _ in 0..count {
-            habit.slept_until(habit.since + apart * (habit.sleeps + 1));
+            sleep_rate.slept_until(sleep_rate.since + apart * (sleep_rate.sleeps + 1));
         }
     }
 
     #[test]
     fn the_wish_stands_while_sleeps_are_dense() {
         let (latency, mut pipe) = latency();
-        let mut habit = Habit::new(Some(latency));
-        sleeps(&mut habit, 100, WINDOW / DENSE * 2);
-        assert_eq!((told(&mut pipe), habit.limit()), (Vec::<i32>::new(), None), "too seldom");
-        sleeps(&mut habit, 100, WINDOW / DENSE);
-        assert_eq!((told(&mut pipe), habit.limit()), (vec![0], Some(WINDOW)), "once, not each time");
-        sleeps(&mut habit, 1, WINDOW);
-        assert_eq!((told(&mut pipe), habit.limit()), (vec![NO_WISH], None), "one sleep without news");
+        let mut sleep_rate = SleepRate::new(Some(latency));
+        sleeps(&mut sleep_rate, 100, WINDOW / DENSE * 2);
+        assert_eq!((written(&mut pipe), sleep_rate.limit()), (Vec::<i32>::new(), None), "too seldom");
+        sleeps(&mut sleep_rate, 100, WINDOW / DENSE);
+        assert_eq!((written(&mut pipe), sleep_rate.limit()), (vec![0], Some(WINDOW)), "once, not each time");
+        sleeps(&mut sleep_rate, 1, WINDOW);
+        assert_eq!((written(&mut pipe), sleep_rate.limit()), (vec![NO_WISH], None), "one sleep without news");
     }
 
     #[test]
     fn the_last_worker_withdraws_it() {
         let (latency, mut pipe) = latency();
-        let mut habits: Vec<_> = (0..3).map(|_| Habit::new(Some(latency.clone()))).collect();
-        habits.iter_mut().for_each(|habit| sleeps(habit, 100, WINDOW / 100));
-        assert_eq!(told(&mut pipe), [0]);
-        sleeps(&mut habits[1], 1, WINDOW);
-        habits.truncate(1);
-        assert!(told(&mut pipe).is_empty(), "one still wants it");
-        drop(habits);
-        assert_eq!(told(&mut pipe), [NO_WISH], "a worker that ends wants nothing");
+        let mut sleep_rates: Vec<_> = (0..3).map(|_| SleepRate::new(Some(latency.clone()))).collect();
+        sleep_rates.iter_mut().for_each(|sleep_rate| sleeps(sleep_rate, 100, WINDOW / 100));
+        assert_eq!(written(&mut pipe), [0]);
+        sleeps(&mut sleep_rates[1], 1, WINDOW);
+        sleep_rates.truncate(1);
+        assert!(written(&mut pipe).is_empty(), "one still wants it");
+        drop(sleep_rates);
+        assert_eq!(written(&mut pipe), [NO_WISH], "a worker that ends wants nothing");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) use io::{IoRequest, Part, Payload, Progress, progress};
 pub(crate) use softirq::raised as softirq_raised;
 pub(crate) use witness::{Place, SAMPLE};
 
-use latency::{Habit, Latency};
+use latency::{Latency, SleepRate};
 use mailbox::{Mailbox, Message};
 use ring::Ring;
 use rowen_engine::runtime::{Runtime, Task};
@@ -87,8 +87,8 @@ impl Runtime for Shared {
 pub struct Pulses(Vec<Arc<Mailbox>>);
 
 impl Pulses {
-    pub fn look(&self) -> impl Iterator<Item = Beat> {
-        self.0.iter().map(|mailbox| mailbox.pulse.look())
+    pub fn beats(&self) -> impl Iterator<Item = Beat> {
+        self.0.iter().map(|mailbox| mailbox.pulse.read())
     }
 }
 
@@ -121,15 +121,15 @@ impl Pool {
         let (made, answers) = mpsc::channel();
         let (decide, decisions): (Vec<_>, Vec<_>) = mailboxes.iter().map(|_| mpsc::channel::<bool>()).unzip();
         let mut threads = Vec::new();
-        for (mailbox, told) in mailboxes.iter().zip(decisions) {
-            let (mailbox, made, habit) = (mailbox.clone(), made.clone(), Habit::new(latency.clone()));
+        for (mailbox, decision) in mailboxes.iter().zip(decisions) {
+            let (mailbox, made, sleep_rate) = (mailbox.clone(), made.clone(), SleepRate::new(latency.clone()));
             let body = move || {
                 let ring = if rings { Ring::new(mailbox.clone()).ok() } else { None };
                 let _ = made.send(ring.is_some());
                 // Either all workers have rings or none. A pool that could not be started sends no message, and its
                 // workers end.
-                if let Ok(use_rings) = told.recv() {
-                    worker::run(mailbox, ring.filter(|_| use_rings), habit);
+                if let Ok(use_rings) = decision.recv() {
+                    worker::run(mailbox, ring.filter(|_| use_rings), sleep_rate);
                 }
             };
             threads.push(std::thread::Builder::new().name(format!("rowen-io-{}", threads.len())).spawn(body)?);
@@ -151,15 +151,15 @@ impl Pool {
     /// Runs a future on worker 0 and waits for it. A panic in it is passed on. Not to be called from a worker, which
     /// would wait for itself.
     pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
-        self.block_on_and_look(future, Duration::MAX, &mut || {})
+        self.block_on_polling(future, Duration::MAX, &mut || {})
     }
 
     /// The same; the caller looks each time that it has waited for so long.
-    pub fn block_on_and_look<T: Send + 'static>(
+    pub fn block_on_polling<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
         every: Duration,
-        look: &mut dyn FnMut(),
+        poll: &mut dyn FnMut(),
     ) -> T {
         assert!(!worker::is_worker(), "block_on was called on a worker thread, which would wait for itself");
         let (send, receive) = mpsc::sync_channel(1);
@@ -175,7 +175,7 @@ impl Pool {
             match receive.recv_timeout(every) {
                 Ok(Ok(value)) => return value,
                 Ok(Err(panic)) => resume_unwind(panic),
-                Err(mpsc::RecvTimeoutError::Timeout) => look(),
+                Err(mpsc::RecvTimeoutError::Timeout) => poll(),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     panic!("the future was dropped: nothing is left that could wake it")
                 }

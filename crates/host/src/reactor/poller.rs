@@ -3,7 +3,7 @@
 
 use super::mailbox::Mailbox;
 use super::ready::PollCell;
-use super::ring::{Harvest, Wait};
+use super::ring::{Completions, Wait};
 use slab::Slab;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Poller {
         }
     }
 
-    pub fn turn(&mut self, wait: Wait, harvest: &mut Harvest) {
+    pub fn turn(&mut self, wait: Wait, completions: &mut Completions) {
         let timeout = match wait {
             Wait::No if self.watched.is_empty() => return,
             Wait::No => 0,
@@ -50,7 +50,7 @@ impl Poller {
             if fd.revents != 0 {
                 let (_, cell) = self.watched.remove(key);
                 let answer = if fd.revents & libc::POLLNVAL != 0 { -libc::EBADF } else { i32::from(fd.revents) };
-                harvest.polled.push((cell, answer));
+                completions.polled.push((cell, answer));
             }
         }
     }

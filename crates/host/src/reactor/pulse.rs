@@ -47,7 +47,7 @@ impl Pulse {
     }
 
     /// What is seen of it from another thread.
-    pub fn look(&self) -> Beat {
+    pub fn read(&self) -> Beat {
         Beat { beats: self.beats.load(Ordering::Relaxed), thread: self.thread.load(Ordering::Relaxed) }
     }
 }
@@ -57,15 +57,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_waits_is_told_from_one_that_works() {
+    fn a_worker_that_waits_is_distinguished_from_one_that_works() {
         let pulse = Pulse::default();
-        assert!(!pulse.look().waits());
+        assert!(!pulse.read().waits());
         pulse.turns(false);
-        assert!(!pulse.look().waits());
+        assert!(!pulse.read().waits());
         pulse.turns(true);
-        assert!(pulse.look().waits());
+        assert!(pulse.read().waits());
         pulse.has_waited();
-        assert!(!pulse.look().waits());
-        assert_eq!(pulse.look().beats, 4);
+        assert!(!pulse.read().waits());
+        assert_eq!(pulse.read().beats, 4);
     }
 }

@@ -33,7 +33,7 @@ const LARGE: u32 = 256 << 10;
 const BELL: u64 = u64::MAX;
 const IGNORED: u64 = u64::MAX - 1;
 /// How often the kernel may say "try again" to one transfer without any progress.
-const PATIENCE: u16 = 1000;
+const MAX_TRIES: u16 = 1000;
 /// FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 const PUNCH: i32 = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
 
@@ -49,7 +49,7 @@ pub(crate) type Finished = (IoRequest, Option<DiskError>);
 
 /// The worker's tasks after a turn, collected so that no foreign code runs inside the driver.
 #[derive(Default)]
-pub(crate) struct Harvest {
+pub(crate) struct Completions {
     pub finished: Vec<Finished>,
     pub polled: Vec<(Arc<PollCell>, i32)>,
     pub replied: Vec<(Arc<ReplyCell>, Reply, i32)>,
@@ -198,24 +198,24 @@ impl Ring {
         }
     }
 
-    /// One round trip to the kernel, or none if there is nothing to tell and nothing to learn.
-    pub fn turn(&mut self, mut wait: Wait, harvest: &mut Harvest) {
+    /// One round trip to the kernel, or none if there is nothing to submit and nothing to collect.
+    pub fn turn(&mut self, mut wait: Wait, completions: &mut Completions) {
         for entry in std::mem::take(&mut self.replies) {
             self.push(entry);
         }
         loop {
             self.fill();
-            let (queued, told) = {
+            let (queued, is_notified) = {
                 let submission = self.ring.submission();
                 (submission.len(), submission.taskrun() || submission.cq_overflow())
             };
             let collected = !self.ring.completion().is_empty();
             match wait {
                 Wait::Until(limit) if !collected => self.enter(queued as u32, 1, limit),
-                _ if queued > 0 || told => self.enter(queued as u32, 0, None),
+                _ if queued > 0 || is_notified => self.enter(queued as u32, 0, None),
                 _ => {}
             }
-            self.collect(harvest);
+            self.collect(completions);
             if self.backlog.is_empty() {
                 return;
             }
@@ -322,13 +322,13 @@ impl Ring {
         }
     }
 
-    fn collect(&mut self, harvest: &mut Harvest) {
+    fn collect(&mut self, completions: &mut Completions) {
         loop {
             let Some(done) = self.ring.completion().next() else { return };
             match done.user_data() {
                 BELL => self.bell_rang(&done),
                 IGNORED => {}
-                key => self.completed(key as usize, done.result(), harvest),
+                key => self.completed(key as usize, done.result(), completions),
             }
         }
     }
@@ -343,16 +343,16 @@ impl Ring {
         }
     }
 
-    fn completed(&mut self, key: usize, result: i32, harvest: &mut Harvest) {
+    fn completed(&mut self, key: usize, result: i32, completions: &mut Completions) {
         let (request, part, before, tries) = match &self.entries[key] {
             Entry::Part { request, part, done, tries } => (*request, *part, *done, *tries),
             Entry::Reply(_) | Entry::Poll(_) => {
                 match self.entries.remove(key) {
                     Entry::Reply(done) => {
                         self.replying -= 1;
-                        harvest.replied.push((done.cell, done.reply, result));
+                        completions.replied.push((done.cell, done.reply, result));
                     }
-                    Entry::Poll(cell) => harvest.polled.push((cell, result)),
+                    Entry::Poll(cell) => completions.polled.push((cell, result)),
                     Entry::Part { .. } => unreachable!("it was looked at just now"),
                 }
                 return;
@@ -362,7 +362,7 @@ impl Ring {
         let spec = &active.request.parts[part as usize];
         let kind = active.request.kind;
         let mut outcome = progress(kind, spec, before, result);
-        if tries == PATIENCE && matches!(outcome, Progress::Continue(after) if after == before) {
+        if tries == MAX_TRIES && matches!(outcome, Progress::Continue(after) if after == before) {
             outcome = Progress::Failed(libc::EAGAIN);
         }
         match outcome {
@@ -383,7 +383,7 @@ impl Ring {
         active.left -= 1;
         if active.left == 0 {
             let Active { request, error, .. } = self.active.remove(request as usize);
-            harvest.finished.push((request, error));
+            completions.finished.push((request, error));
         }
     }
 }

@@ -22,7 +22,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     rustix::pipe::pipe().unwrap()
 }
 
-/// Completes when it is told to, from anywhere.
+/// Completes on request, from anywhere.
 #[derive(Default)]
 struct Signal(parking_lot::Mutex<(bool, Option<Waker>)>);
 

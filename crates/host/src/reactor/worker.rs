@@ -5,12 +5,12 @@
 
 use super::file::Forget;
 use super::io::IoRequest;
-use super::latency::Habit;
+use super::latency::SleepRate;
 use super::mailbox::{Mailbox, Message};
 use super::poller::Poller;
 use super::ready::PollCell;
 use super::reply::{Reply, ReplyCell};
-use super::ring::{Harvest, Ring, Wait};
+use super::ring::{Completions, Ring, Wait};
 use super::softirq::Softirqs;
 use super::task::TaskCell;
 use super::time::{TimerCell, Timers};
@@ -194,17 +194,17 @@ impl Local {
         }
     }
 
-    fn turn(&self, wait: Wait, harvest: &mut Harvest) {
+    fn turn(&self, wait: Wait, completions: &mut Completions) {
         match &mut *self.driver.borrow_mut() {
-            Driver::Ring(ring) => ring.turn(wait, harvest),
-            Driver::Poll(poller) => poller.turn(wait, harvest),
+            Driver::Ring(ring) => ring.turn(wait, completions),
+            Driver::Poll(poller) => poller.turn(wait, completions),
         }
     }
 
-    fn run(&self, mut habit: Habit) {
+    fn run(&self, mut sleep_rate: SleepRate) {
         let mut messages = Vec::new();
         let mut batch = VecDeque::new();
-        let mut harvest = Harvest::default();
+        let mut completions = Completions::default();
         let softirqs = Softirqs::new();
         let mut stopping = false;
         self.mailbox.pulse.begin();
@@ -228,26 +228,26 @@ impl Local {
                 return;
             }
             let wait = if idle && self.mailbox.fall_asleep() {
-                Wait::Until(self.timers.borrow().next().into_iter().chain(habit.limit()).min())
+                Wait::Until(self.timers.borrow().next().into_iter().chain(sleep_rate.limit()).min())
             } else {
                 Wait::No
             };
             self.mailbox.pulse.turns(matches!(wait, Wait::Until(_)));
-            self.turn(wait, &mut harvest);
+            self.turn(wait, &mut completions);
             if let Wait::Until(_) = wait {
                 self.mailbox.pulse.has_waited();
-                habit.slept();
+                sleep_rate.slept();
             }
             if idle {
                 self.mailbox.awake();
             }
-            for (request, error) in harvest.finished.drain(..) {
+            for (request, error) in completions.finished.drain(..) {
                 request.finish(error);
             }
-            for (cell, reply, result) in harvest.replied.drain(..) {
+            for (cell, reply, result) in completions.replied.drain(..) {
                 cell.sent(reply, result);
             }
-            for (cell, answer) in harvest.polled.drain(..) {
+            for (cell, answer) in completions.polled.drain(..) {
                 cell.answer(answer);
             }
         }
@@ -269,7 +269,7 @@ impl Drop for AbortOnPanic {
 }
 
 /// The body of a worker thread. `ring` was made on this thread; without one the worker waits with `poll`.
-pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>, habit: Habit) {
+pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>, sleep_rate: SleepRate) {
     let _guard = AbortOnPanic;
     let driver = match ring {
         Some(ring) => Driver::Ring(Box::new(ring)),
@@ -283,7 +283,7 @@ pub(crate) fn run(mailbox: Arc<Mailbox>, ring: Option<Ring>, habit: Habit) {
         driver: RefCell::new(driver),
     });
     LOCAL.with(|slot| *slot.borrow_mut() = Some(local.clone()));
-    local.run(habit);
+    local.run(sleep_rate);
     // Tasks that still wait are dropped with what would have woken them. Their destructors find no worker here.
     LOCAL.with(|slot| slot.borrow_mut().take());
     let refused = local.mailbox.close();

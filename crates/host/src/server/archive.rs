@@ -97,7 +97,7 @@ impl Archive {
         self.shared.wake.notify_all();
         let limit = if planted::is("archive_waited_for") { Duration::from_secs(3600) } else { LAST };
         if !self.shared.ended.wait(limit) {
-            log::warning("the last copy of the metadata is late: whoever serves the group next makes it");
+            log::warning("the last copy of the metadata is late: the next server makes it");
         }
     }
 
@@ -132,7 +132,7 @@ impl Shared {
         let mut earliest = Instant::now() + pace(before);
         let mut is_first = true;
         let mut last = None;
-        let mut told = String::new();
+        let mut logged = String::new();
         while let Some((description, settings)) = self.next(earliest, is_first) {
             let bytes = self.copy(describe, description, &settings, &mut last).unwrap_or_else(|e| {
                 let (group, dir) = (&self.group, archive::backup_dir());
@@ -140,9 +140,9 @@ impl Shared {
                     "WARNING: Metadata of volume group \"{group}\" cannot be backed up in {}: {e}.",
                     dir.display()
                 );
-                if why != told {
+                if why != logged {
                     log::warning(&why);
-                    told.clone_from(&why);
+                    logged.clone_from(&why);
                     self.state.lock().trouble = Some(why);
                 }
                 before
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_shortly() {
+    fn commands_are_shortened() {
         assert_eq!(describe_commands(Some(("lvs".into(), 0))), "Created *after* executing 'lvs'");
         assert_eq!(describe_commands(Some(("a".into(), 2))), "Created *after* executing 'a' and 2 other commands");
     }

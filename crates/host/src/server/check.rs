@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the progress is told.
-const LOOK: Duration = Duration::from_millis(100);
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Verifies a closed group read-only or, with `repair`, repairs damaged copies of metadata. If a server runs, ask the
 /// server instead. A check does not prevent a server from starting. If one has opened the group meanwhile, the result
@@ -37,7 +37,7 @@ pub fn check_closed(group: &str, repair: bool, progress: &mut dyn FnMut(u64, u64
     let seen = Arc::new(Mutex::new(CheckProgress::default()));
     let sees = seen.clone();
     let check = async move { Group::verify(pvs, repair, &move |progress| *sees.lock() = progress).await };
-    let report = pool.block_on_and_look(check, LOOK, &mut || {
+    let report = pool.block_on_polling(check, REPORT_EVERY, &mut || {
         let CheckProgress { nodes, total } = *seen.lock();
         progress(nodes, total);
     });

@@ -117,14 +117,14 @@ impl Client {
                 Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => {}
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
                 // Whether this one was begun is no matter.
-                Err(e) if request.traits().is_look && is_absence(&e) => {}
+                Err(e) if request.traits().is_repeatable && is_absence(&e) => {}
                 Ok(outcome) => return outcome,
                 Err(e) => {
                     return Outcome::Error {
                         kind: ErrorKind::Closed,
                         message: format!(
-                            "The server of volume group \"{}\" ended before it answered ({e}). Look whether it was done \
-                             before you try again.",
+                            "The server of volume group \"{}\" ended before it answered ({e}). Check whether it was \
+                             done before you try again.",
                             self.group
                         ),
                     };
@@ -135,7 +135,7 @@ impl Client {
                 Err(failure) => return failure.into(),
             }
         }
-        let message = format!("The server of volume group \"{}\" keeps ending; its log tells why.", self.group);
+        let message = format!("The server of volume group \"{}\" ends again and again; see its log.", self.group);
         Outcome::Error { kind: ErrorKind::Closed, message }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{devices, disks, export};
 use rowen_control::service::failure::Failure;
-use rowen_control::service::world::DeviceError;
+use rowen_control::service::platform::DeviceError;
 
 impl From<devices::Error> for Failure {
     fn from(error: devices::Error) -> Failure {

@@ -12,7 +12,7 @@
 //!
 //! The notes are in the run directory: they outlive servers, but not a reboot.
 
-use crate::devices::look::{self, Found};
+use crate::devices::probe::{self, Found};
 use crate::devices::sample::{self, Sample};
 use crate::disks::{MISSING, PvSet};
 use crate::reactor::Place;
@@ -61,7 +61,7 @@ impl LeftPv {
 
 /// Why a disk counts as changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlike {
+pub enum Mismatch {
     Older,
     Newer,
     Unproven,
@@ -70,16 +70,16 @@ pub enum Unlike {
     ReadOnly,
 }
 
-impl std::fmt::Display for Unlike {
+impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Unlike::Older => "it is an older copy, or has lost what was flushed to it",
-            Unlike::Newer => "it was used elsewhere meanwhile",
-            Unlike::Unproven => {
-                "all that it was written last was being overwritten, so nothing proves that it is no older copy"
+            Mismatch::Older => "it is an older copy, or has lost what was flushed to it",
+            Mismatch::Newer => "it was used elsewhere meanwhile",
+            Mismatch::Unproven => {
+                "its last writes were being overwritten, so nothing proves that it is not an older copy"
             }
-            Unlike::Unread => "it cannot be read",
-            Unlike::ReadOnly => "it is read-only",
+            Mismatch::Unread => "it cannot be read",
+            Mismatch::ReadOnly => "it is read-only",
         })
     }
 }
@@ -134,7 +134,7 @@ impl Left {
     pub fn compare(
         &self,
         disks: &[(&LeftPv, PathBuf, Option<Found>)],
-    ) -> io::Result<Vec<std::result::Result<(), Unlike>>> {
+    ) -> io::Result<Vec<std::result::Result<(), Mismatch>>> {
         let offsets = |pv: &LeftPv| pv.places.iter().flatten().map(|place| place.offset).collect();
         let asked: Vec<sample::Asked> = disks.iter().map(|(pv, path, _)| (path.clone(), offsets(pv))).collect();
         let samples = sample::samples(&asked)?;
@@ -151,50 +151,50 @@ impl Left {
         path: &Path,
         found: Option<&Found>,
         sample: Option<Sample>,
-    ) -> std::result::Result<(), Unlike> {
-        let pv = found.and_then(|found| found.pv(path)).ok_or(Unlike::Unread)?;
-        let label = pv.label().filter(|label| label.pv_uuid == left.uuid()).ok_or(Unlike::Unread)?;
+    ) -> std::result::Result<(), Mismatch> {
+        let pv = found.and_then(|found| found.pv(path)).ok_or(Mismatch::Unread)?;
+        let label = pv.label().filter(|label| label.pv_uuid == left.uuid()).ok_or(Mismatch::Unread)?;
         if planted::is("any_age_returns") {
             return Ok(());
         }
-        let sample = sample.ok_or(Unlike::Unread)?;
+        let sample = sample.ok_or(Mismatch::Unread)?;
         if sample.is_read_only {
-            return Err(Unlike::ReadOnly);
+            return Err(Mismatch::ReadOnly);
         }
         let sequence = label.group.as_ref().map_or(0, |group| group.sequence);
         if sequence > self.sequence && !left.goes_on {
-            return Err(Unlike::Newer);
+            return Err(Mismatch::Newer);
         }
         if sequence + 1 < self.sequence {
-            return Err(Unlike::Older);
+            return Err(Mismatch::Older);
         }
         if left.goes_on {
             return Ok(());
         }
         let Some(places) = &left.places else {
             let is_proven = self.is_asked || (left.is_held && !planted::is("held_unproven"));
-            return if is_proven { Ok(()) } else { Err(Unlike::Unproven) };
+            return if is_proven { Ok(()) } else { Err(Mismatch::Unproven) };
         };
 
         match places.iter().map(|place| place.sum).eq(sample.sums) {
             true => Ok(()),
-            false => Err(Unlike::Older),
+            false => Err(Mismatch::Older),
         }
     }
 
     /// The message about a disk that has changed.
-    pub fn refusal(&self, pv: &LeftPv, path: &Path, why: Unlike) -> String {
+    pub fn refusal(&self, pv: &LeftPv, path: &Path, why: Mismatch) -> String {
         let group = &self.group;
-        if why == Unlike::ReadOnly {
+        if why == Mismatch::ReadOnly {
             return format!(
-                "Physical volume {} of volume group \"{group}\" is read-only. Make it writable (blockdev --setrw), and all goes on \
-                 by itself.",
+                "Physical volume {} of volume group \"{group}\" is read-only. Make it writable (blockdev --setrw), \
+                 and the group goes on by itself.",
                 path.display()
             );
         }
         format!(
             "Physical volume {} ({}) of volume group \"{group}\" is not as its server left it: {why}. Attach the one that left, \
-             and all goes on by itself; or go on with this one as it is: rowen clear --force {group}.",
+             and the group goes on by itself; or use this one as it is: rowen clear --force {group}.",
             path.display(),
             lvm_text(pv.uuid())
         )
@@ -213,7 +213,7 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
         return Ok(());
     }
     let Some(left) = read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
-    let found = look::look_at(opened)?;
+    let found = probe::probe(opened)?;
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
         let uuid = found.as_ref().and_then(|found| Some(found.pv(path)?.label()?.pv_uuid));

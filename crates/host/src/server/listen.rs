@@ -281,7 +281,7 @@ fn answer(handler: &dyn Handler, request: Request, caller: &Caller, progress: &m
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
         log::event(What::Bug, format_args!("a request ended in a panic: {text}"));
-        let message = format!("The server met a bug of its own ({text}); its log has more.");
+        let message = format!("The server met a bug of its own ({text}); see its log.");
         Outcome::Error { kind: ErrorKind::Internal, message }
     })
 }

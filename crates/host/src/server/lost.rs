@@ -14,7 +14,7 @@ use super::log;
 use super::seek::{self, Seeker};
 use super::state::Server;
 use crate::devices::Identity;
-use crate::devices::look::Found;
+use crate::devices::probe::Found;
 use crate::{paths, planted};
 use rowen_control::history::What;
 use rowen_control::protocol::{Caller, Outcome, Request};
@@ -34,7 +34,7 @@ const SURE: u32 = 2;
 pub struct LostPv {
     /// How this disk was left.
     left: Left,
-    /// Its device, and the number that tells it from later devices with the same numbers.
+    /// Its device, and the number that distinguishes it from later devices with the same numbers.
     device: Option<(Identity, Option<u64>)>,
     /// The volumes with unflushed writes on any disk.
     unflushed: Vec<u64>,
@@ -63,13 +63,13 @@ pub fn noted(group: &str) -> Vec<Uuid> {
 }
 
 /// The disk that failed, and all others that failed a flush: it is unknown what they have kept.
-pub fn ill(server: &Server, lost: PvIndex) -> PvFlags {
-    let mut ill = PvFlags::default();
+pub fn suspects(server: &Server, lost: PvIndex) -> PvFlags {
+    let mut suspects = PvFlags::default();
     for at in 0..server.service.group.info().pvs.len() {
         let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
-        ill.set(at, index == lost || server.pvs.faults(index).flushes > 0);
+        suspects.set(at, index == lost || server.pvs.faults(index).flushes > 0);
     }
-    ill
+    suspects
 }
 
 /// Adds a disk to the note.
@@ -94,7 +94,7 @@ pub fn give_up(group: &str) {
     owed.sort_unstable();
     owed.dedup();
     if let Err(e) = left::note_owed(group, &owed) {
-        log::warning(format_args!("it is not noted who may have lost something: {e}"));
+        log::warning(format_args!("cannot record which volumes may have lost writes: {e}"));
     }
     forget(group);
 }
@@ -128,7 +128,7 @@ pub struct Search {
     seeker: Seeker,
     was_away: bool,
     found: u32,
-    told: Option<String>,
+    logged: Option<String>,
 }
 
 impl Search {
@@ -144,20 +144,20 @@ impl Search {
             *self = Search::default();
             return;
         };
-        if !seek::may_look() {
+        if !seek::may_search() {
             return;
         }
         match self.find(first) {
             Ok(Some(path)) => self.take_back(server, first, &path),
             Ok(None) => {}
-            Err(why) => self.tell(&why),
+            Err(why) => self.log_once(&why),
         }
     }
 
-    fn tell(&mut self, why: &str) {
-        if self.told.as_deref() != Some(why) {
+    fn log_once(&mut self, why: &str) {
+        if self.logged.as_deref() != Some(why) {
             log::event(What::PvRefused, why);
-            self.told = Some(why.to_owned());
+            self.logged = Some(why.to_owned());
         }
     }
 
@@ -165,12 +165,12 @@ impl Search {
     fn find(&mut self, lost: &LostPv) -> Result<Option<PathBuf>, String> {
         let Some(pv) = lost.left.pvs.first() else { return Ok(None) };
         let is_it = |(path, found): &(PathBuf, Found)| found.is_pv(path, pv.uuid());
-        let seen = self.seeker.look(vec![pv.path.clone()], |seen| seen.iter().any(is_it));
-        let mut there = seen.map_err(|e| format!("a disk that failed cannot be looked for: {e}"))?;
+        let seen = self.seeker.search(vec![pv.path.clone()], |seen| seen.iter().any(is_it));
+        let mut there = seen.map_err(|e| format!("cannot search for a disk that failed: {e}"))?;
         there.retain(is_it);
         if there.iter().any(|(path, _)| *path != pv.path) {
             // It was found elsewhere, and the next check must find it again.
-            self.seeker.look_again();
+            self.seeker.search_all_again();
         }
         let mut known = Vec::new();
         there.retain(|(_, found)| {
@@ -195,11 +195,11 @@ impl Search {
             return Ok(None);
         }
         let compared = lost.left.compare(&[(pv, path.clone(), Some(found.clone()))]);
-        match compared.map_err(|e| format!("a disk that failed cannot be compared: {e}"))?.first() {
+        match compared.map_err(|e| format!("cannot compare a disk that failed: {e}"))?.first() {
             Some(Err(why)) if !planted::is("any_lost_returns") => {
                 self.found = 0;
                 let (at, uuid) = (path.display(), lvm_text(pv.uuid()));
-                Err(format!("physical volume {at} ({uuid}) is there again, and is not taken back by itself: {why}"))
+                Err(format!("physical volume {at} ({uuid}) is attached again, but is not taken back by itself: {why}"))
             }
             _ => {
                 self.found += 1;
@@ -224,7 +224,7 @@ impl Search {
             }
             Outcome::Error { message, .. } => {
                 self.found = 0;
-                self.tell(message.lines().next().unwrap_or_default());
+                self.log_once(message.lines().next().unwrap_or_default());
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use crate::disks::{MISSING, PvSet};
 use crate::paths;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::failure::Result;
-use rowen_control::service::world::{Candidate, Faults, Members};
+use rowen_control::service::platform::{Candidate, Faults, Members};
 use rowen_control::uuids;
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::units::Uuid;
@@ -63,7 +63,7 @@ impl Members for OpenMembers {
     }
 
     fn rescan(&self, pv: PvIndex) -> Result<u64> {
-        Ok(self.pvs.look_again(pv)?)
+        Ok(self.pvs.reread_size(pv)?)
     }
 
     fn lies_on_group(&self, path: &Path) -> Result<bool> {
@@ -82,7 +82,7 @@ impl Members for OpenMembers {
     }
 
     fn uuid_at(&self, path: &Path) -> Result<Uuid> {
-        let found = devices::probe(path);
+        let found = devices::read_pv(path);
         let label = found.as_ref().and_then(|pv| pv.label());
         label.map(|label| label.pv_uuid).ok_or_else(|| devices::Error::NotAPv(path.to_owned()).into())
     }

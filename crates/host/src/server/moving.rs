@@ -2,7 +2,7 @@
 
 use crate::paths;
 use rowen_control::protocol::{read_frame, write_frame};
-use rowen_control::service::world::MoveNote;
+use rowen_control::service::platform::MoveNote;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;

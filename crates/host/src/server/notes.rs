@@ -8,7 +8,7 @@ use crate::journal::Field;
 use crate::witness;
 use parking_lot::Mutex;
 use rowen_control::history::{self, What};
-use rowen_control::service::world::{About, Membership, MoveNote, Notes, RenamingNote};
+use rowen_control::service::platform::{About, Membership, MoveNote, Notes, RenamingNote};
 use rowen_engine::units::Uuid;
 use rustix::event::EventfdFlags;
 use std::any::Any;
@@ -33,7 +33,7 @@ pub struct ServerNotes {
 #[derive(Default)]
 struct Witness {
     late: Option<(Membership, Instant)>,
-    /// Why, until it was told.
+    /// Why, until it was logged.
     trouble: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl ServerNotes {
     }
 
     /// What could not be written down is tried again, now and then (NW1).
-    pub fn look_after_witness(&self) {
+    pub fn rewrite_witness(&self) {
         let late = self.witness.lock().late.clone().filter(|(_, since)| since.elapsed() >= WITNESS_AGAIN);
         if let Some((membership, _)) = late
             && let Err(e) = self.membership(&membership)
@@ -129,7 +129,7 @@ impl Notes for ServerNotes {
         let mut command = Command::new(&program);
         command.args(words);
         command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let told = program.clone();
+        let name = program.clone();
         let waiting = std::thread::Builder::new().name("rowen-warning".into()).spawn(move || {
             match command.spawn() {
                 Ok(mut child) => {
@@ -145,7 +145,7 @@ impl Notes for ServerNotes {
             }
         });
         if let Err(e) = waiting {
-            log::warning(format_args!("{told} cannot be started: {e}"));
+            log::warning(format_args!("{name} cannot be started: {e}"));
         }
     }
 
@@ -161,8 +161,8 @@ impl Notes for ServerNotes {
         written.inspect_err(|e| {
             let (group, file) = (&self.group, witness::path(Uuid(membership.group)));
             let why = format!(
-                "WARNING: Who is in volume group \"{group}\" cannot be noted in {}: {e}. Whoever opens older disks of it alone is not \
-                 warned.",
+                "WARNING: Cannot record the members of volume group \"{group}\" in {}: {e}. Commands that open only \
+                 older disks of it will not warn.",
                 file.display()
             );
             if !was_told {

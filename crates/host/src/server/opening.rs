@@ -41,7 +41,7 @@ pub struct Opening<'a> {
     /// A server of the group ran since this host was booted.
     pub same_boot: bool,
     /// How long another may hold the disks.
-    pub patience: Duration,
+    pub limit: Duration,
 }
 
 impl Opening<'_> {
@@ -69,7 +69,7 @@ impl Opening<'_> {
 
     fn open(&self, paths: &[PathBuf], may_miss: bool, steps: &mut Steps) -> Result<(Arc<PvSet>, Arc<Group>)> {
         let Opening { options, settings, pool, .. } = self;
-        let pvs = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, options.io_engine, self.patience)?;
+        let pvs = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, options.io_engine, self.limit)?;
         steps.done("devices held");
         let pvs = Arc::new(pvs);
         for note in pvs.notes() {

@@ -9,7 +9,7 @@ use crate::reactor::Pool;
 use crate::{devices, keeper, witness};
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Context, Failure, Result};
-use rowen_control::service::world::Membership;
+use rowen_control::service::platform::Membership;
 use rowen_control::uuids;
 use rowen_engine::group::{Config, Group};
 use rowen_engine::units::Uuid;
@@ -49,8 +49,8 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     }
     let pool = Pool::start(1).map_err(|e| internal("open", e))?;
     // A server that has just ended may not have let go of them.
-    let (paths, patience) = (&members.paths, devices::LETTING_GO);
-    let pvs = PvSet::open_waiting(&pool, paths, OpenMode::Exclusive, IoEngine::default(), patience)?;
+    let (paths, limit) = (&members.paths, devices::LETTING_GO);
+    let pvs = PvSet::open_waiting(&pool, paths, OpenMode::Exclusive, IoEngine::default(), limit)?;
     let pvs = Arc::new(pvs);
     let runtime = pool.runtime();
     let opened = pool.block_on(async move {
@@ -66,7 +66,7 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let missing = members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count();
     let warning = witness::note(&membership).err().map(|e| {
         let file = witness::path(Uuid(membership.group));
-        format!("WARNING: It is not noted in {} that VG {group} goes on without them: {e}.", file.display())
+        format!("WARNING: Cannot record in {} that VG {group} goes on without them: {e}.", file.display())
     });
     Ok(WentOn { missing, warning })
 }

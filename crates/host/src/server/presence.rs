@@ -53,7 +53,8 @@ impl Presence {
     }
 }
 
-/// Becomes the server of `group` once there is none; none: `wait`, which is called between two tries, says that it is not to be.
+/// Becomes the server of `group` as soon as no other server runs. It calls `wait` between two tries; if `wait` returns false, the
+/// result is none.
 pub fn take_when_free(group: &str, wait: impl Fn() -> bool) -> io::Result<Option<Presence>> {
     loop {
         if let Ok(presence) = Presence::take(group)? {

@@ -1,12 +1,12 @@
 //! Records commands and events of the group in its history ([`crate::history`]).
 //!
-//! * HS5 No command waits for its line: lines are queued, and beyond [`MOST_QUEUED`] they are dropped and counted. A
+//! * HS5 No command waits for its line: lines are queued, and beyond [`MAX_QUEUED`] they are dropped and counted. A
 //!   separate thread has them written.
 //! * HS6 A death is reported by the process that follows: a server's by its successor, a keeper's by its server, a
 //!   failed upgrade by the command.
 //! * A server that ends waits for queued lines, for at most [`LAST`].
 //! * Lines that could not be written are counted. The log says why, once, and an event says how many.
-//! * At most [`MOST_IN_A_PERIOD`] events of one kind are kept in a [`PERIOD`]: frequent events must not push out
+//! * At most [`MAX_IN_A_PERIOD`] events of one kind are kept in a [`PERIOD`]: frequent events must not push out
 //!   others.
 
 use super::log;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The largest number of queued lines.
-const MOST_QUEUED: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 /// How long the files may take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// How long a server that ends waits for them.
 const LAST: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_secs(600);
-const MOST_IN_A_PERIOD: u64 = 20;
+const MAX_IN_A_PERIOD: u64 = 20;
 
 /// The recorder of this process, which serves one group.
 static CURRENT: Mutex<Option<Arc<Recorder>>> = Mutex::new(None);
@@ -64,7 +64,7 @@ impl Pace {
         if now.duration_since(self.since) >= PERIOD {
             (self.since, self.count) = (now, 0);
         }
-        if self.count >= MOST_IN_A_PERIOD {
+        if self.count >= MAX_IN_A_PERIOD {
             self.left_out += 1;
             return None;
         }
@@ -93,7 +93,7 @@ impl Recorder {
 
     fn add<L: Line>(&self, state: &mut State, mut line: L) {
         line.clean();
-        if state.queue.len() >= MOST_QUEUED {
+        if state.queue.len() >= MAX_QUEUED {
             state.lost += 1;
             return;
         }
@@ -126,7 +126,7 @@ impl Recorder {
     }
 
     fn write_all(&self) {
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             let (lines, lost) = {
                 let mut state = self.state.lock();
@@ -151,7 +151,7 @@ impl Recorder {
                 LIMIT,
             );
             match written {
-                Ok(()) => told.clear(),
+                Ok(()) => logged.clear(),
                 Err(e) => {
                     // The line about the gap does not count as lost.
                     let own = u64::from(lost > 0);
@@ -159,9 +159,9 @@ impl Recorder {
                         self.state.lock().lost += lost + lines.len() as u64 - own;
                     }
                     let why = format!("WARNING: History of the volume group cannot be kept: {e}.");
-                    if why != told {
+                    if why != logged {
                         log::warning(&why);
-                        told = why;
+                        logged = why;
                     }
                 }
             }
@@ -244,8 +244,8 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace { since: start, count: 0, left_out: 0 };
         let kept = (0..1000).filter(|_| pace.take(start).is_some()).count();
-        assert_eq!(kept as u64, MOST_IN_A_PERIOD);
-        assert_eq!(pace.take(start + PERIOD), Some(1000 - MOST_IN_A_PERIOD));
+        assert_eq!(kept as u64, MAX_IN_A_PERIOD);
+        assert_eq!(pace.take(start + PERIOD), Some(1000 - MAX_IN_A_PERIOD));
         assert_eq!(pace.take(start + PERIOD), Some(0));
     }
 
@@ -258,11 +258,11 @@ mod tests {
             state: Mutex::new(State { name: "vg".into(), ..State::default() }),
             changed: Condvar::new(),
         };
-        for _ in 0..MOST_QUEUED + 7 {
+        for _ in 0..MAX_QUEUED + 7 {
             let mut state = recorder.state.lock();
             recorder.add(&mut state, Command { group: "vg".into(), ..Command::default() });
         }
         let state = recorder.state.lock();
-        assert_eq!((state.queue.len(), state.lost), (MOST_QUEUED, 7));
+        assert_eq!((state.queue.len(), state.lost), (MAX_QUEUED, 7));
     }
 }

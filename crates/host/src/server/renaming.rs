@@ -157,7 +157,7 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
         paths::rename_group_dir(from, to)?;
     }
     if inode(&new) == Some(run_dir) {
-        keeper::tell_name(to)?;
+        keeper::send_name(to)?;
     }
     // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
     let retention = (&settings::load().unwrap_or_default().settings()).into();

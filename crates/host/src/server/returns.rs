@@ -11,11 +11,11 @@
 //!   no path that may lie on a volume (H1).
 
 use super::doubt::Doubt;
-use super::left::{self, Left, LeftPv, Unlike};
+use super::left::{self, Left, LeftPv, Mismatch};
 use super::seek::{self, Seeker};
 use super::state::Server;
 use super::{log, lost};
-use crate::devices::look::Found;
+use crate::devices::probe::Found;
 use crate::devices::{self, Identity};
 use crate::paths;
 use rowen_control::history::What;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a server that lost a disk looks for it.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_EVERY: Duration = Duration::from_secs(2);
 /// This many checks in a row must find all disks.
 const SURE: u32 = 2;
 /// The number of recent lines that are not logged twice.
@@ -39,14 +39,14 @@ pub fn start(server: &Arc<Server>) {
     let server = Arc::downgrade(server);
     let watch = move || watch(&server);
     if let Err(e) = std::thread::Builder::new().name("rowen-returns".into()).spawn(watch) {
-        log::warning(format_args!("nobody looks for disks that come back: {e}"));
+        log::warning(format_args!("nothing searches for disks that come back: {e}"));
     }
 }
 
 fn watch(server: &Weak<Server>) {
     let (mut search, mut lost, mut doubt) = (Search::default(), lost::Search::default(), Doubt::default());
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_EVERY);
         let Some(server) = server.upgrade() else { return };
         if server.service.ending.is_asked() {
             return;
@@ -66,7 +66,7 @@ struct Search {
     found: u32,
     seeker: Seeker,
     /// The last lines of the log.
-    told: Vec<String>,
+    logged: Vec<String>,
     /// The state of the server at its last note for a successor.
     noted: Option<Noted>,
 }
@@ -108,12 +108,12 @@ impl Search {
                 self.noted = self.note(server, &left).then_some(noted);
             }
         }
-        if !seek::may_look() {
+        if !seek::may_search() {
             return;
         }
         match self.find(server, &left) {
             Ok(sought) => self.judge(server, &left, &sought),
-            Err(e) => self.tell(What::PvError, &format!("disks that failed cannot be looked for: {e}")),
+            Err(e) => self.log_once(What::PvError, &format!("cannot search for disks that failed: {e}")),
         }
     }
 
@@ -129,22 +129,22 @@ impl Search {
         let Err(e) = noted else { return true };
         let group = &server.service.name;
         let directory = paths::group_dir(group);
-        let what = format!("what a successor has to know cannot be noted in {}: {e}", directory.display());
-        self.tell(What::PvError, &format!("WARNING: volume group {group} does not go on by itself: {what}"));
-        let next = "make room there; all goes on by itself then".to_owned();
+        let what = format!("cannot record the state for a successor in {}: {e}", directory.display());
+        self.log_once(What::PvError, &format!("WARNING: volume group {group} does not go on by itself: {what}"));
+        let next = "make room there; then the group goes on by itself".to_owned();
         server.service.wait_for_disk(Some(DiskWait { what, next, away: Vec::new() }));
         false
     }
 
-    fn tell(&mut self, what: What, line: &str) {
-        if self.told.iter().any(|told| told == line) {
+    fn log_once(&mut self, what: What, line: &str) {
+        if self.logged.iter().any(|logged| logged == line) {
             return;
         }
         log::event(what, line);
-        if self.told.len() == REMEMBERED {
-            self.told.remove(0);
+        if self.logged.len() == REMEMBERED {
+            self.logged.remove(0);
         }
-        self.told.push(line.to_owned());
+        self.logged.push(line.to_owned());
     }
 
     /// Finds the physical volumes: at their old paths or, after a change of devices, at any path.
@@ -160,7 +160,7 @@ impl Search {
         let paths = left.pvs.iter().map(|pv| pv.path.clone()).collect();
         let is_somewhere =
             |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| found.is_pv(path, pv.left.uuid()));
-        let seen = self.seeker.look(paths, |seen| sought.iter().all(|pv| is_somewhere(pv, seen)))?;
+        let seen = self.seeker.search(paths, |seen| sought.iter().all(|pv| is_somewhere(pv, seen)))?;
         for pv in &mut sought {
             let open = server.pvs.stat(pv.index).and_then(|stat| Identity::of_stat(&stat));
             for (path, found) in &seen {
@@ -177,7 +177,7 @@ impl Search {
         }
         // It was found elsewhere, and the next check must find it again.
         if sought.iter().any(|pv| pv.there.iter().any(|(path, ..)| *path != pv.left.path)) {
-            self.seeker.look_again();
+            self.seeker.search_all_again();
         }
         Ok(sought)
     }
@@ -195,7 +195,7 @@ impl Search {
             self.found = 0;
             let (path, uuid) = (pv.left.path.display(), lvm_text(pv.left.uuid()));
             let what = format!("physical volume {path} ({uuid}) is away");
-            self.tell(
+            self.log_once(
                 What::PvAway,
                 &format!("{what}: volume group \"{group}\" goes on by itself when it is attached again"),
             );
@@ -209,7 +209,7 @@ impl Search {
                 self.found = 0;
                 let (what, next) = why.split_once(". ").unwrap_or((&why, ""));
                 let (what, next) = (what.to_owned(), next.trim_end_matches('.').to_owned());
-                self.tell(What::PvRefused, &why);
+                self.log_once(What::PvRefused, &why);
                 server.service.wait_for_disk(Some(DiskWait { what, next, away: Vec::new() }));
             }
         }
@@ -256,13 +256,13 @@ fn compare(left: &Left, sought: &[Sought]) -> Result<Vec<PathBuf>, String> {
         match alike[..] {
             [path] => paths.push(path.clone()),
             [] => {
-                let why = compared.iter().find_map(|outcome| outcome.err()).unwrap_or(Unlike::Unread);
+                let why = compared.iter().find_map(|outcome| outcome.err()).unwrap_or(Mismatch::Unread);
                 return Err(left.refusal(&pv.left, &disks[0].1, why));
             }
             [one, other, ..] => {
                 let (one, other) = (one.display(), other.display());
                 return Err(format!(
-                    "{one} and {other} are the same physical volume. Detach the copy, and all goes on by itself."
+                    "{one} and {other} are the same physical volume. Detach the copy, and the group goes on by itself."
                 ));
             }
         }

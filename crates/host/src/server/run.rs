@@ -20,7 +20,7 @@ use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Failure, Result};
-use rowen_control::service::world::World;
+use rowen_control::service::platform::Platform;
 use rowen_control::service::{Service, document};
 use rowen_control::settings::{Loaded, ProcessorLatency};
 use rowen_control::uuids;
@@ -44,9 +44,9 @@ const IDLE: Duration = Duration::from_secs(10);
 const COMMANDS: Duration = Duration::from_secs(60);
 const LAST_CHANGE: Duration = Duration::from_secs(1);
 /// The same after a disk failed: all requests wait meanwhile, and commands cannot continue.
-const PATIENCE_WITHOUT_A_DISK: Duration = Duration::from_millis(100);
+const END_LIMIT_WITHOUT_A_DISK: Duration = Duration::from_millis(100);
 /// The interval of the main loop's periodic work.
-const LOOK_AROUND: Duration = Duration::from_secs(5);
+const PERIOD: Duration = Duration::from_secs(5);
 
 /// LVM's exit code of a command that failed.
 const FAILED: u8 = 5;
@@ -123,8 +123,8 @@ pub fn main(options: &Options) -> u8 {
             watchdog::start(&server);
             returns::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
-            tell_death(&server);
-            tell_missing(&server);
+            log_death(&server);
+            log_missing(&server);
             if options.is_successor {
                 let (name, version) = (&server.service.name, env!("CARGO_PKG_VERSION"));
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
@@ -144,7 +144,7 @@ pub fn main(options: &Options) -> u8 {
 }
 
 /// How the server before this one died, as the keeper saw it.
-fn tell_death(server: &Server) {
+fn log_death(server: &Server) {
     if let Ok(how) = std::env::var(keeper::DEATH) {
         let name = &server.service.name;
         log::event(What::ServerDied, format_args!("volume group \"{name}\": {how}; its keeper started this server"));
@@ -152,7 +152,7 @@ fn tell_death(server: &Server) {
 }
 
 /// Reports the physical volumes without which the group runs (MB1).
-fn tell_missing(server: &Server) {
+fn log_missing(server: &Server) {
     let (name, info) = (&server.service.name, server.service.group.info());
     for pv in info.pvs.iter().filter(|pv| pv.is_missing) {
         let uuid = uuids::lvm_text(pv.uuid);
@@ -166,7 +166,7 @@ fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
-        log::warning(format_args!("the limit of open files stays as it is: {e}"));
+        log::warning(format_args!("cannot raise the limit of open files: {e}"));
     }
 }
 
@@ -227,8 +227,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     steps.done("workers started");
     // If no server ran before, the holder of the disks is no dead predecessor. It may be a server of another group that
     // is just closing them.
-    let patience = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
-    let opening = Opening { options, settings: &settings, pool: &pool, same_boot, patience };
+    let limit = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
+    let opening = Opening { options, settings: &settings, pool: &pool, same_boot, limit };
     let (pvs, group) = opening.open_members(&mut members, &lost, &mut steps)?;
     group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = match prepared {
@@ -248,18 +248,18 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let archive = Arc::new(archive);
     let notes = ServerNotes::new(name, archive.clone()).map_err(|e| internal("start the server", name, e))?;
     let notes = Arc::new(notes);
-    let world = World {
+    let platform = Platform {
         devices: Arc::new(ExportedDevices { exports: exports.clone(), pool: pool.clone() }),
         members,
         notes: notes.clone(),
         executor: Arc::new(Workers(pool.clone())),
     };
-    let mut service = Service::new(name, group, world, &settings, lists_of(&loaded));
+    let mut service = Service::new(name, group, platform, &settings, lists_of(&loaded));
     service.reached = options.reached;
     let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);
-    heed_failures(&server);
+    watch_failures(&server);
     bring_back_nodes(&server, same_boot, steps);
     // The volumes are served: the file may lie on one of them.
     server.service.note_membership();
@@ -269,7 +269,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
 }
 
 /// Ends the server if a disk fails that the group can do without (MB9).
-fn heed_failures(server: &Arc<Server>) {
+fn watch_failures(server: &Arc<Server>) {
     let (runtime, group) = (server.pool.runtime(), server.service.group.clone());
     let server = Arc::downgrade(server);
     let watch = async move {
@@ -310,7 +310,7 @@ fn processor_latency(wanted: ProcessorLatency) -> Option<Arc<Latency>> {
     match Latency::new(micros) {
         Ok(latency) => Some(latency),
         Err(e) => {
-            log::warning(format_args!("the processors' time to wake is left as it is: {e}"));
+            log::warning(format_args!("cannot change the processors' time to wake: {e}"));
             None
         }
     }
@@ -389,10 +389,10 @@ enum Ending {
 }
 
 fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
-    let look_around = LOOK_AROUND.min(options.idle.unwrap_or(LOOK_AROUND)).max(Duration::from_millis(50));
-    let timeout = Timespec { tv_sec: look_around.as_secs().cast_signed(), tv_nsec: look_around.subsec_nanos().into() };
+    let period = PERIOD.min(options.idle.unwrap_or(PERIOD)).max(Duration::from_millis(50));
+    let timeout = Timespec { tv_sec: period.as_secs().cast_signed(), tv_nsec: period.subsec_nanos().into() };
     // A move of its predecessor continues at once.
-    server.service.look_after_move();
+    server.service.continue_move();
     loop {
         let mut events = [
             PollFd::new(listener, PollFlags::IN),
@@ -434,8 +434,8 @@ fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Opti
         if options.idle.zip(idle).is_some_and(|(bound, idle)| idle >= bound) && is_needless(server) {
             return Ending::Closed;
         }
-        server.service.look_around();
-        server.notes.look_after_witness();
+        server.service.periodic_work();
+        server.notes.rewrite_witness();
         note_paid(server);
     }
 }
@@ -501,17 +501,17 @@ fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
             log::event(What::Failed, failure.message);
         }
     }
-    let (patience, last_change) = match lost {
-        None => (patience_at_end(), LAST_CHANGE),
-        Some(_) => (PATIENCE_WITHOUT_A_DISK, Duration::ZERO),
+    let (limit, last_change) = match lost {
+        None => (end_limit(), LAST_CHANGE),
+        Some(_) => (END_LIMIT_WITHOUT_A_DISK, Duration::ZERO),
     };
-    let until = Instant::now() + patience;
+    let until = Instant::now() + limit;
     let stuck = listener.close(until);
     // This comes before anything of the group is removed: the history may be on it.
     recorder::flush();
     let Some(_change) = service.change.try_lock_until(until.max(Instant::now() + last_change)) else {
         // After a disk failed, such a command may wait for a device, and so for the successor, which has its notes by now.
-        end_at_once(&server, &stuck, patience);
+        end_at_once(&server, &stuck, limit);
     };
     if ending == Ending::Renamed {
         // The successor keeps copies under the new name; the last one under the old is history.
@@ -578,7 +578,7 @@ fn close(server: &Server, ending: Ending) -> u8 {
             // No volume is in use. An older copy of a lost disk is refused all the same.
             let left = left::Left::of(&service.name, &service.group, &server.pvs, false);
             if let Err(e) = left.note() {
-                log::warning(format_args!("it is not noted how the disks were left: {e}"));
+                log::warning(format_args!("cannot record the state of the disks: {e}"));
             }
             log::event(What::Failed, failure.message);
             FAILED
@@ -588,14 +588,14 @@ fn close(server: &Server, ending: Ending) -> u8 {
 
 /// How long a server that ends waits for running commands. `ROWEN_END_SECONDS` in the environment changes it, for tests
 /// and unusual hosts.
-fn patience_at_end() -> Duration {
+fn end_limit() -> Duration {
     let seconds = std::env::var("ROWEN_END_SECONDS").ok().and_then(|text| text.parse().ok());
     seconds.map_or(COMMANDS, Duration::from_secs)
 }
 
 /// A change hangs, and the group cannot be closed in the middle of a change. The process ends as if it were killed:
 /// acknowledged writes are safe, the change is done or not, and a successor takes over if volumes are active.
-fn end_at_once(server: &Server, stuck: &[String], patience: Duration) -> ! {
+fn end_at_once(server: &Server, stuck: &[String], limit: Duration) -> ! {
     let stuck = if stuck.is_empty() { "a change that nobody waits for".to_owned() } else { stuck.join(", ") };
     log::event(
         What::Failed,
@@ -603,7 +603,7 @@ fn end_at_once(server: &Server, stuck: &[String], patience: Duration) -> ! {
             "volume group \"{}\" cannot be closed: {stuck} has not ended in {} s. This server ends as if it were killed; nothing \
              that was acknowledged is lost",
             server.service.name,
-            patience.as_secs_f32()
+            limit.as_secs_f32()
         ),
     );
     recorder::flush();
@@ -653,7 +653,8 @@ fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
     let lost = service.ending.lost();
-    let owed = lost.map_or_else(|| server.exports.unflushed(), |pv| server.exports.unflushed_on(lost::ill(server, pv)));
+    let owed =
+        lost.map_or_else(|| server.exports.unflushed(), |pv| server.exports.unflushed_on(lost::suspects(server, pv)));
     let noted = left.note().and_then(|()| left::note_owed(&service.name, &owed));
     let noted = noted.and_then(|()| lost.map_or(Ok(()), |pv| lost::note(server, pv)));
     noted.map_err(|e| internal("note the disks", &service.name, e))

@@ -1,6 +1,6 @@
 //! The search for the devices of physical volumes: at paths, and after devices have changed anywhere (RT4).
 
-use crate::devices::look::{self, Found};
+use crate::devices::probe::{self, Found};
 use crate::{devices, processes};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ const STUCK: usize = 4;
 const HELPER: (&str, u64) = ("exe", 10);
 
 /// Whether so few helpers hang that another one may be started.
-pub fn may_look() -> bool {
+pub fn may_search() -> bool {
     processes::stuck(HELPER.0, HELPER.1) < STUCK
 }
 
@@ -27,14 +27,14 @@ pub struct Seeker {
 impl Seeker {
     /// The files and devices at these paths and at the paths of the devices file. If they are not enough, also all devices, unless
     /// these were searched already and have not changed, or helpers hang.
-    pub fn look(
+    pub fn search(
         &mut self,
         mut paths: Vec<PathBuf>,
         are_enough: impl Fn(&[(PathBuf, Found)]) -> bool,
     ) -> Result<Vec<(PathBuf, Found)>, devices::Error> {
         let others: Vec<PathBuf> = devices::file_paths().into_iter().filter(|path| !paths.contains(path)).collect();
         paths.extend(others);
-        let (at_paths, _silent) = look::look_until(&paths, Instant::now() + look::patience())?;
+        let (at_paths, _silent) = probe::probe_until(&paths, Instant::now() + probe::timeout())?;
         let mut seen: Vec<(PathBuf, Found)> =
             paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
         let is_free = processes::stuck(HELPER.0, HELPER.1) == 0;
@@ -42,14 +42,14 @@ impl Seeker {
             let devices = fingerprint();
             if devices != self.devices {
                 self.devices = devices;
-                seen.extend(devices::candidates_until(Instant::now() + look::patience())?);
+                seen.extend(devices::candidates_until(Instant::now() + probe::timeout())?);
             }
         }
         Ok(seen)
     }
 
     /// The next search looks at all devices again, even if they have not changed.
-    pub fn look_again(&mut self) {
+    pub fn search_all_again(&mut self) {
         self.devices = 0;
     }
 }

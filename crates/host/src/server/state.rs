@@ -8,7 +8,7 @@ use crate::export::{self, Exports};
 use crate::reactor::Pool;
 use rowen_control::protocol::{Caller, ErrorKind, Outcome, Request};
 use rowen_control::service::Service;
-use rowen_control::service::world::Executor;
+use rowen_control::service::platform::Executor;
 use rowen_engine::runtime::Task;
 use std::future::Future;
 use std::sync::Arc;
@@ -57,13 +57,13 @@ impl Handler for Server {
 }
 
 /// The interval of progress checks during long work.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the engine's work on the workers.
 pub struct Workers(pub Arc<Pool>);
 
 impl Executor for Workers {
-    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut()) {
-        self.0.block_on_and_look(work, LOOK, look);
+    fn complete_polling(&self, work: Task, poll: &mut dyn FnMut()) {
+        self.0.block_on_polling(work, POLL_EVERY, poll);
     }
 }

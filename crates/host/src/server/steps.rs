@@ -8,13 +8,13 @@ pub struct Steps {
     at: SystemTime,
     begun: Instant,
     last: Instant,
-    told: String,
+    text: String,
 }
 
 impl Steps {
     pub fn begin() -> Steps {
         let now = Instant::now();
-        Steps { at: SystemTime::now(), begun: now, last: now, told: String::new() }
+        Steps { at: SystemTime::now(), begun: now, last: now, text: String::new() }
     }
 
     /// This has been done since the last step.
@@ -24,10 +24,10 @@ impl Steps {
 
     /// The same of something that was done at that time.
     pub fn done_at(&mut self, what: &str, at: Instant) {
-        let comma = if self.told.is_empty() { "" } else { ", " };
+        let comma = if self.text.is_empty() { "" } else { ", " };
         let took = at.saturating_duration_since(self.last).as_millis();
         // Writing to a string does not fail.
-        let _ = write!(self.told, "{comma}{what} {took}");
+        let _ = write!(self.text, "{comma}{what} {took}");
         self.last = at;
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let took = self.last.saturating_duration_since(self.begun).as_millis();
-        write!(f, "the start at {}.{:03} took {took} ms: {}", at.as_secs(), at.subsec_millis(), self.told)
+        write!(f, "the start at {}.{:03} took {took} ms: {}", at.as_secs(), at.subsec_millis(), self.text)
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn steps_are_told_with_what_each_took() {
+    fn each_step_has_its_time() {
         let mut steps = Steps::begin();
         steps.at = UNIX_EPOCH + Duration::from_millis(7_001);
         let begun = steps.begun;

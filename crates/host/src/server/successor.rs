@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The interval of checks for the old server's end.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_EVERY: Duration = Duration::from_millis(1);
 /// The limit for the old server's end.
 const LONGEST: Duration = Duration::from_secs(180);
 /// How long to wait for the old server's end after the keeper's end.
@@ -47,14 +47,14 @@ pub fn await_end(
     let pool = Arc::new(Pool::start_alert(workers, latency).map_err(|e| failed("start its workers", &e))?);
     let keeper = keeper::Client::prepare(group).map_err(|e| failed("reach the keeper", &e))?;
     reached("successor prepared");
-    keeper.say_ready().map_err(|e| failed("tell the keeper that it is ready", &e))?;
+    keeper.send_ready().map_err(|e| failed("tell the keeper that it is ready", &e))?;
     reached("successor ready");
     let deadline = Instant::now() + LONGEST;
     let alone_since = std::cell::Cell::new(None);
     let wait = || {
         if alone_since.get().is_some() {
-            std::thread::sleep(LOOK);
-        } else if keeper.is_gone_within(LOOK) {
+            std::thread::sleep(POLL_EVERY);
+        } else if keeper.is_gone_within(POLL_EVERY) {
             // UP2: this process has copies of the keeper's descriptors. If the old server is alive, it starts another
             // keeper.
             alone_since.set(Some(Instant::now()));

@@ -21,7 +21,7 @@ pub fn ready(group: &str) {
     if is_being_stopped() {
         return;
     }
-    tell(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
+    notify(&format!("READY=1\nMAINPID={}\nSTATUS=Serving volume group {group}\n", std::process::id()));
 }
 
 /// Whether the service of this process is being stopped. A process that systemd started itself need not ask.
@@ -48,7 +48,7 @@ pub fn adopt(group: &str) -> bool {
     let other = std::fs::read_to_string(paths::pid_file(group)).ok().and_then(|text| text.trim().parse::<u32>().ok());
     match (std::env::var_os(NOTIFY_SOCKET), other) {
         (Some(socket), Some(pid)) if !socket.is_empty() => {
-            tell(&format!("READY=1\nMAINPID={pid}\nSTATUS=Serving volume group {group}\n"));
+            notify(&format!("READY=1\nMAINPID={pid}\nSTATUS=Serving volume group {group}\n"));
             keeper::store_again(group);
             true
         }
@@ -58,12 +58,12 @@ pub fn adopt(group: &str) -> bool {
 
 /// Sets the group's state in `systemctl status`.
 pub fn state(state: &str) {
-    tell(&format!("STATUS={}\n", state.replace('\n', " ")));
+    notify(&format!("STATUS={}\n", state.replace('\n', " ")));
 }
 
 /// Notifies that the server is ending.
 pub fn stopping() {
-    tell("STOPPING=1\n");
+    notify("STOPPING=1\n");
 }
 
 /// Stops the service after the server has ended and left nothing behind. Otherwise systemd would start it again, as it
@@ -82,8 +82,8 @@ pub fn ended() {
     }
 }
 
-fn tell(state: &str) {
-    if let Err(e) = notify::tell(state) {
+fn notify(state: &str) {
+    if let Err(e) = notify::notify(state) {
         log::warning(format_args!("cannot tell the service manager: {e}"));
     }
 }
@@ -91,8 +91,8 @@ fn tell(state: &str) {
 /// Whether the service manager must start the group's server: systemd runs this host, has the unit, can name it after
 /// the group, and uses the same directories as this process.
 pub fn is_in_charge(group: &str) -> bool {
-    let is_usual_world = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_world();
-    is_usual_world
+    let is_usual_instance = paths::run_dir() == Path::new("/run/rowen") && !paths::is_private_instance();
+    is_usual_instance
         && is_instance(group)
         && Path::new("/run/systemd/system").is_dir()
         && UNIT_DIRS.iter().any(|dir| Path::new(dir).join(UNIT).exists())

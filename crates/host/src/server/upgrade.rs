@@ -25,7 +25,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The interval of asking the keeper for progress.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(5);
 /// How often a group that changes meanwhile is read, and the pause between.
 const READS: u32 = 20;
 const BETWEEN_READS: Duration = Duration::from_millis(100);
@@ -73,7 +73,7 @@ fn failed(group: &str, kind: ErrorKind, why: impl std::fmt::Display) -> Failure 
 pub fn upgrade(group: &str, program: &Program, version: &str, check: bool) -> Result<Upgraded> {
     let outcome = upgrade_untold(group, program, version, check);
     if let (Err(failure), false) = (&outcome, check) {
-        // Of no group there is nobody to be told.
+        // Without a group there is no keeper to notify.
         if let Ok(found) = devices::find_group(group) {
             recorder::event_alone(found.uuid, group, What::UpgradeFailed, &failure.message);
         }
@@ -99,12 +99,12 @@ fn upgrade_untold(group: &str, program: &Program, version: &str, check: bool) ->
     // The lock keeps others from starting a server after the old one has ended and before the new one serves.
     let lock = StartLock::take(group).map_err(|e| failed(group, ErrorKind::Internal, format!("its lock: {e}.")))?;
     if reached.stage == Stage::Ready {
-        let told = server.request(&Request::Upgrade { to: version.to_owned() });
-        if !matches!(told, Ok(Outcome::HandsOver)) {
+        let answer = server.request(&Request::Upgrade { to: version.to_owned() });
+        if !matches!(answer, Ok(Outcome::HandsOver)) {
             // The keeper returns to the old program, unless the old server has ended meanwhile.
             let _it_may_have_gone = upgrader.abandon();
         }
-        if let Ok(Outcome::Error { kind, message }) = told {
+        if let Ok(Outcome::Error { kind, message }) = answer {
             return Err(failed(group, kind, message));
         }
     }
@@ -119,7 +119,7 @@ fn upgrade_untold(group: &str, program: &Program, version: &str, check: bool) ->
         Stage::Done => Ok(Upgraded::Done { pause: ended.pause }),
         _ => {
             let why = format!(
-                "{}. The program of before goes on; see {}.",
+                "{}. The old program still serves; see {}.",
                 if ended.why.is_empty() { "its keeper was replaced" } else { &ended.why },
                 paths::server_log(group).display()
             );
@@ -164,7 +164,7 @@ fn by_hand(group: &str, what: &str) -> String {
     let pid = std::fs::read_to_string(paths::pid_file(group)).unwrap_or_default();
     format!(
         "Its {what} is of a version that knows no upgrade. At a quiet moment deactivate its volumes and run: rowen stop {group}. Or \
-         end its server (kill {}): another goes on, and who uses volumes sees a pause. The keeper is replaced when no volume is active.",
+         end its server (kill {}): another server takes over, and programs that use volumes see a pause. The keeper is replaced when no volume is active.",
         pid.trim()
     )
 }
@@ -175,7 +175,7 @@ fn compare(group: &str, old: &Old) -> Result<Upgrader> {
         Upgrader::connect(group).and_then(|keeper| Ok((keeper.as_ref().map(Upgrader::versions).transpose()?, keeper)));
     let (versions, keeper) = reached.map_err(|e| failed(group, ErrorKind::Internal, format!("its keeper: {e}.")))?;
     let Some(keeper) = keeper else {
-        return Err(failed(group, ErrorKind::Closed, "it has no keeper at this moment: try again."));
+        return Err(failed(group, ErrorKind::Closed, "it has no keeper now: try again."));
     };
     let Some(versions) = versions.flatten() else {
         return Err(failed(group, ErrorKind::Version, by_hand(group, "keeper")));
@@ -214,7 +214,7 @@ fn read_group(group: &str) -> Result<()> {
     });
     read.map_err(|failure| {
         let why = format!(
-            "this program cannot open it. {}\nNothing was changed: the program of before serves it.",
+            "this program cannot open it. {}\nNothing was changed: the old program still serves it.",
             failure.message
         );
         failed(group, failure.kind, why)
@@ -255,7 +255,7 @@ fn await_stage(
     let deadline = Instant::now() + limit;
     loop {
         let progress = upgrader.progress().map_err(|e| {
-            let why = format!("its keeper does not answer ({e}). Look at: rowen status {group}");
+            let why = format!("its keeper does not answer ({e}). See: rowen status {group}");
             failed(group, ErrorKind::Internal, why)
         })?;
         if is_enough(progress.stage) {
@@ -264,9 +264,9 @@ fn await_stage(
         if Instant::now() > deadline {
             // If the old server still serves, it continues.
             let _it_may_have_gone = upgrader.abandon();
-            let why = format!("it was not done within {} s. Look at: rowen status {group}", limit.as_secs());
+            let why = format!("it was not done within {} s. See: rowen status {group}", limit.as_secs());
             return Err(failed(group, ErrorKind::Internal, why));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_EVERY);
     }
 }

@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 /// tests and unusual hosts; 0: no watchdog.
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// After this many checks in a row without progress a worker is late.
-const LOOKS: u32 = 10;
+const CHECKS: u32 = 10;
 /// How long a hung worker may take to report its stack.
-const TELLING: Duration = Duration::from_secs(5);
+const STACK_LIMIT: Duration = Duration::from_secs(5);
 /// The exit code of a server that ends as if it were killed. systemd's unit treats it so.
 pub const WEDGED: i32 = 6;
 
@@ -45,23 +45,23 @@ pub fn start(server: &Server) {
         // Without a successor the process must not be killed.
         notify::unwatched();
     }
-    catch_question();
+    catch_stack_signal();
     let (pulses, exports) = (server.pool.pulses(), server.exports.clone());
     let watch = move || watch(&pulses, &exports, limit);
     if let Err(e) = std::thread::Builder::new().name("rowen-watchdog".into()).spawn(watch) {
-        log::warning(format_args!("nobody watches the workers: {e}"));
+        log::warning(format_args!("nothing watches the workers: {e}"));
     }
 }
 
 fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
-    let mut workers: Vec<Watched> = pulses.look().map(Watched::new).collect();
+    let mut workers: Vec<Watched> = pulses.beats().map(Watched::new).collect();
     let mut is_wedged = false;
     loop {
-        std::thread::sleep(limit / LOOKS);
+        std::thread::sleep(limit / CHECKS);
         if !is_wedged || planted::is("alive_anyway") {
             notify::alive();
         }
-        for (number, (worker, beat)) in workers.iter_mut().zip(pulses.look()).enumerate() {
+        for (number, (worker, beat)) in workers.iter_mut().zip(pulses.beats()).enumerate() {
             if !worker.is_late(beat) {
                 continue;
             }
@@ -72,7 +72,7 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
                     let what =
                         format!("{name} has waited in the kernel for {seconds} s, as for a disk that does not answer");
                     log::event(What::Worker, what);
-                    tell_kernel_stack(beat.thread);
+                    log_kernel_stack(beat.thread);
                 }
                 Doing::HasNoTime => {
                     log::event(What::Worker, format_args!("{name} was given no processor for {seconds} s"));
@@ -90,7 +90,7 @@ fn watch(pulses: &Pulses, exports: &Arc<Exports>, limit: Duration) {
 struct Watched {
     seen: Beat,
     /// The number of checks since then.
-    looks: u32,
+    checks: u32,
     /// Its processor time then, in clock ticks.
     ticks: u64,
 }
@@ -105,20 +105,20 @@ enum Doing {
 
 impl Watched {
     fn new(beat: Beat) -> Watched {
-        Watched { seen: beat, looks: 0, ticks: 0 }
+        Watched { seen: beat, checks: 0, ticks: 0 }
     }
 
     /// Whether it made no progress for too long. True once until the next progress.
     fn is_late(&mut self, beat: Beat) -> bool {
         if beat != self.seen || beat.waits() || beat.thread == 0 {
-            (self.seen, self.looks) = (beat, 0);
+            (self.seen, self.checks) = (beat, 0);
             return false;
         }
-        if self.looks == 0 {
+        if self.checks == 0 {
             self.ticks = processes::thread(beat.thread).map_or(0, |thread| thread.ticks);
         }
-        self.looks = self.looks.saturating_add(1);
-        self.looks == LOOKS
+        self.checks = self.checks.saturating_add(1);
+        self.checks == CHECKS
     }
 
     fn doing(&self, thread: i32) -> Doing {
@@ -140,10 +140,10 @@ fn judge(state: char, ticks: u64) -> Doing {
 fn replace(name: &str, seconds: f64, thread: i32, exports: &Exports) {
     log::event(
         What::Worker,
-        format_args!("{name} is wedged: it has not come back for {seconds} s (the log has its stack)"),
+        format_args!("{name} is wedged: it has not answered for {seconds} s (the log has its stack)"),
     );
-    tell_kernel_stack(thread);
-    tell_stack(thread);
+    log_kernel_stack(thread);
+    log_stack(thread);
     if planted::is("watchdog_sleeps") {
         return;
     }
@@ -159,45 +159,45 @@ fn replace(name: &str, seconds: f64, thread: i32, exports: &Exports) {
     );
 }
 
-fn tell_kernel_stack(thread: i32) {
+fn log_kernel_stack(thread: i32) {
     let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack")).unwrap_or_default();
     stack.lines().for_each(|line| log::warning(format_args!("  kernel: {line}")));
 }
 
-static TOLD: AtomicBool = AtomicBool::new(false);
+static STACK_IS_LOGGED: AtomicBool = AtomicBool::new(false);
 
 /// The signal that requests a thread's stack.
-fn question() -> libc::c_int {
+fn stack_signal() -> libc::c_int {
     libc::SIGRTMIN() + 4
 }
 
 /// Writes the stack of the interrupted thread to the log. It allocates memory, although a handler should not. A thread
 /// that hangs in the allocator does not answer, and the watchdog does not wait for it.
-extern "C" fn answer(_: libc::c_int) {
+extern "C" fn log_own_stack(_: libc::c_int) {
     let stack = Backtrace::force_capture();
     log::warning(format_args!("\n{stack}"));
-    TOLD.store(true, Ordering::Release);
+    STACK_IS_LOGGED.store(true, Ordering::Release);
 }
 
-fn catch_question() {
+fn catch_stack_signal() {
     // SAFETY: a zeroed sigaction with a handler and SA_RESTART is valid; the handler lives as long as the process.
     let caught = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = answer as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_sigaction = log_own_stack as extern "C" fn(libc::c_int) as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(question(), &action, std::ptr::null_mut())
+        libc::sigaction(stack_signal(), &action, std::ptr::null_mut())
     };
     if caught != 0 {
-        log::warning("a wedged worker will be named without its stack");
+        log::warning("the stack of a wedged worker cannot be logged");
     }
 }
 
-fn tell_stack(thread: i32) {
-    TOLD.store(false, Ordering::Release);
-    // SAFETY: plain numbers; the signal has a handler (`catch_question`), and the thread is this process's.
-    let asked = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, question()) };
+fn log_stack(thread: i32) {
+    STACK_IS_LOGGED.store(false, Ordering::Release);
+    // SAFETY: plain numbers; the signal has a handler (`catch_stack_signal`), and the thread is this process's.
+    let asked = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, stack_signal()) };
     let begun = Instant::now();
-    while asked == 0 && !TOLD.load(Ordering::Acquire) && begun.elapsed() < TELLING {
+    while asked == 0 && !STACK_IS_LOGGED.load(Ordering::Acquire) && begun.elapsed() < STACK_LIMIT {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -10,7 +10,7 @@ fn a_worker_is_late_that_was_found_at_one_place_too_often() {
     assert_eq!(late(&mut worker, 0), 1);
     assert_eq!(late(&mut worker, 2), 1);
     assert_eq!(late(&mut worker, 3), 0, "it has nothing to do");
-    assert_eq!((0..100).filter(|n| worker.is_late(beat(4 + 2 * (n / u64::from(LOOKS))))).count(), 0);
+    assert_eq!((0..100).filter(|n| worker.is_late(beat(4 + 2 * (n / u64::from(CHECKS))))).count(), 0);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn they_are_whole_and_bounded() {
     assert_eq!(older(), (14..19).map(text).collect::<Vec<_>>());
     settings.retain_min = u64::MAX;
     (20..140).for_each(|n| archive::keep(&group, &text(n), (&settings).into()).unwrap());
-    assert_eq!(older().len(), archive::MOST_FILES);
+    assert_eq!(older().len(), archive::MAX_FILES);
     archive::retire(&group, (&settings).into()).unwrap();
     assert!(!newest.exists());
     assert_eq!(older().last(), Some(&text(139)));

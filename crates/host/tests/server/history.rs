@@ -8,7 +8,7 @@ use rowen_control::history::{Book, Command, Event, merge, read, write};
 use rowen_control::protocol::{GroupChange, Request, VolumeKind};
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
-use rowen_host::history::{self, MOST_BYTES, MOST_GROUPS};
+use rowen_host::history::{self, MAX_BYTES, MAX_GROUPS};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, chown, symlink};
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 pub const TESTS: &[Test] = &[
     ("history::commands_and_events_outlive_servers", commands_and_events_outlive_servers),
-    ("history::what_dies_is_told_of", what_dies_is_told_of),
+    ("history::deaths_are_reported", deaths_are_reported),
     ("history::nobody_waits_for_the_history", nobody_waits_for_the_history),
     ("history::files_are_bounded", files_are_bounded),
     ("history::what_is_not_ours_is_left_alone", what_is_not_ours_is_left_alone),
@@ -93,7 +93,7 @@ fn commands_and_events_outlive_servers() {
 }
 
 /// HS6
-fn what_dies_is_told_of() {
+fn deaths_are_reported() {
     let vg = Vg::make(&[64 * MIB]);
     let uuid = uuid(&vg);
     vg.create("lv", VolumeKind::Thin, 8 * MIB, true);
@@ -102,7 +102,7 @@ fn what_dies_is_told_of() {
         events.iter().any(|event| event.event == kind && event.message.contains(words))
     };
     let dead = vg.signal_server(Signal::KILL);
-    wait_for("the server's death", || told("server-died", "without a goodbye"));
+    wait_for("the server's death", || told("server-died", "without a message"));
     assert!(!lives(dead));
     let keeper = keeper_of(&vg);
     kill(keeper, Signal::KILL);
@@ -163,18 +163,18 @@ fn files_are_bounded() {
     let uuid = uuid(&vg);
     let path = history::path(uuid, Book::Commands);
     let old = PathBuf::from(format!("{}.old", path.display()));
-    with_lines(&path, MOST_BYTES + 10_000);
+    with_lines(&path, MAX_BYTES + 10_000);
     with_lines(&old, 1000);
     tag(&vg, "a");
     wait_for("the line", || commands(uuid).iter().any(|command| command.request == "change-group"));
     assert!(fs::metadata(&path).unwrap().len() < 10_000, "the file goes on as another");
-    assert!(fs::metadata(&old).unwrap().len() > MOST_BYTES / 2);
+    assert!(fs::metadata(&old).unwrap().len() > MAX_BYTES / 2);
     assert_eq!(commands(uuid).len(), commands(uuid).iter().filter(|one| one.group == "old").count() + 1);
     // Somebody made it longer than it may be: the end of it is read.
-    with_lines(&old, 4 * MOST_BYTES);
-    assert!(history::read().iter().all(|kept| kept.commands.len() as u64 <= 2 * MOST_BYTES + 200_000));
+    with_lines(&old, 4 * MAX_BYTES);
+    assert!(history::read().iter().all(|kept| kept.commands.len() as u64 <= 2 * MAX_BYTES + 200_000));
     // Groups that were written to least lately give way to others.
-    let others: Vec<PathBuf> = (0..MOST_GROUPS + 9).map(|_| history::path(uuids::fresh(), Book::Commands)).collect();
+    let others: Vec<PathBuf> = (0..MAX_GROUPS + 9).map(|_| history::path(uuids::fresh(), Book::Commands)).collect();
     for (age, path) in others.iter().enumerate() {
         with_lines(path, 2000);
         let long_ago = SystemTime::now() - Duration::from_secs(1_000_000 + age as u64);
@@ -185,8 +185,8 @@ fn files_are_bounded() {
     tag(&other, "a");
     wait_for("its line", || !commands(self::uuid(&other)).is_empty());
     let groups = history::read().len();
-    assert!(groups <= MOST_GROUPS, "{groups} groups");
-    assert!(others[0].exists() && !others[MOST_GROUPS + 8].exists());
+    assert!(groups <= MAX_GROUPS, "{groups} groups");
+    assert!(others[0].exists() && !others[MAX_GROUPS + 8].exists());
     assert!(path.exists() && history::dir().join("of an administrator").exists());
 }
 

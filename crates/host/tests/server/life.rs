@@ -44,7 +44,7 @@ pub const TESTS: &[Test] = &[
     ("life::servers_that_end_when_they_serve_come_back_soon", servers_that_end_when_they_serve_come_back_soon),
     ("life::of_two_keepers_one_stays", of_two_keepers_one_stays),
     ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
-    ("life::the_service_manager_is_told_that_workers_work", the_service_manager_is_told_that_workers_work),
+    ("life::the_service_manager_is_notified_that_workers_work", the_service_manager_is_notified_that_workers_work),
     ("life::what_the_service_manager_has_outlives_both", what_the_service_manager_has_outlives_both),
     ("life::a_command_that_hangs_keeps_no_server_from_ending", a_command_that_hangs_keeps_no_server_from_ending),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
@@ -445,7 +445,7 @@ fn serve_with(vg: &Vg, environment: &[(&str, &str)]) -> std::process::Child {
 }
 
 /// WD3: by the server while its workers work, by the keeper while there is no server, and by nobody while a worker is wedged.
-fn the_service_manager_is_told_that_workers_work() {
+fn the_service_manager_is_notified_that_workers_work() {
     let vg = Vg::make(&[64 * MIB]);
     let path = dir().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -632,7 +632,7 @@ fn servers_that_end_when_they_serve_come_back_soon() {
         let pause = |line: &str| line.split_once("the next server starts in ")?.1.strip_suffix(" ms")?.parse().ok();
         vg.keeper_log().lines().filter_map(pause).collect()
     };
-    let ends = || vg.keeper_log().matches("without a goodbye").count();
+    let ends = || vg.keeper_log().matches("without a message").count();
     let fatal = Fatal::at("taken over");
     vg.signal_server(Signal::KILL);
     wait_for("six ends", || ends() > 6 || pauses().last().is_some_and(|pause| *pause > 200));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
     ("lost::the_others_go_on_without_it", the_others_go_on_without_it),
-    ("lost::who_may_have_lost_something_is_told", who_may_have_lost_something_is_told),
+    ("lost::who_may_have_lost_something_is_reported", who_may_have_lost_something_is_reported),
     ("lost::an_older_copy_is_not_taken_back", an_older_copy_is_not_taken_back),
     ("lost::one_that_is_killed_meanwhile_is_followed", one_that_is_killed_meanwhile_is_followed),
     ("lost::a_command_under_way_ends", a_command_under_way_ends),
@@ -122,7 +122,7 @@ fn the_others_go_on_without_it() {
 }
 
 /// What was acknowledged and not flushed on the disk may be lost: the next flush says so, once, to those whom it concerns.
-fn who_may_have_lost_something_is_told() {
+fn who_may_have_lost_something_is_reported() {
     let pair = Pair::make();
     let Pair { above, stays, goes, .. } = &pair;
     for device in [stays, goes] {

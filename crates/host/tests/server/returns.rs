@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const TESTS: &[Test] = &[
     ("returns::a_disk_that_comes_back_is_taken_unasked", a_disk_that_comes_back_is_taken_unasked),
     ("returns::an_older_copy_is_not_taken", an_older_copy_is_not_taken),
-    ("returns::who_may_have_lost_something_is_told", who_may_have_lost_something_is_told),
+    ("returns::who_may_have_lost_something_is_reported", who_may_have_lost_something_is_reported),
     (
         "returns::a_server_that_is_killed_meanwhile_leaves_what_it_knew",
         a_server_that_is_killed_meanwhile_leaves_what_it_knew,
@@ -136,7 +136,7 @@ fn an_older_copy_is_not_taken() {
 }
 
 /// What was acknowledged and not flushed may be lost: the next flush says so, once, to those whom it concerns.
-fn who_may_have_lost_something_is_told() {
+fn who_may_have_lost_something_is_reported() {
     let pair = Pair::make();
     let nodes = ["one", "two"].map(|name| pair.above.create(name, VolumeKind::Thick, 16 * MIB, true));
     let [one, two] = nodes.map(|node| direct(&node));

@@ -132,7 +132,7 @@ fn a_hanging_device_keeps_no_renamed_group_away() {
 /// A server that waits a second for a device.
 fn impatient(vg: &Vg) -> Child {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["serve", &vg.name]).env("ROWEN_LOOK_SECONDS", "1");
+    command.args(["serve", &vg.name]).env("ROWEN_PROBE_SECONDS", "1");
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
     child
@@ -145,7 +145,7 @@ pub fn pvcreate_as_a_command(path: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-const SILENT: &str = "does not answer. Look after the device, or after the server of what it lies on, and try again.";
+const SILENT: &str = "does not answer. Check the device, or the server of the group that it lies on, and try again.";
 
 /// The server goes on after a refusal, and can be killed.
 fn goes_on(vg: &Vg, mut first: Child) {
@@ -165,7 +165,7 @@ fn a_device_that_hangs_is_refused() {
     assert!(kind == ErrorKind::Io && message.ends_with(SILENT), "{message}");
     goes_on(&vg, first);
     let program = std::env::current_exe().unwrap();
-    let told = within(60, "env", &["ROWEN_LOOK_SECONDS=1", program.to_str().unwrap(), "pvcreate", node]);
+    let told = within(60, "env", &["ROWEN_PROBE_SECONDS=1", program.to_str().unwrap(), "pvcreate", node]);
     drop(stopped);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.trim().ends_with(SILENT), "{told}");
@@ -196,7 +196,7 @@ fn a_device_that_hangs_when_it_is_opened_is_refused() {
 /// A server that sees this block device, and its keeper and successors with it.
 fn serve_with(vg: &Vg, device: &Path) -> Child {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["serve", &vg.name]).env("ROWEN_SCAN_DEVICES", device).env("ROWEN_LOOK_SECONDS", "600");
+    command.args(["serve", &vg.name]).env("ROWEN_SCAN_DEVICES", device).env("ROWEN_PROBE_SECONDS", "600");
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("the server", || server::connect(&vg.name).unwrap().is_some());
     child

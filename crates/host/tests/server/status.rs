@@ -31,16 +31,16 @@ fn what_hangs_is_named_and_the_rest_shown() {
     let (begun, io) = (Instant::now(), survey::io(&[hangs.name.clone(), vg.name.clone(), "nosuch".into()]));
     assert!(begun.elapsed() < Duration::from_millis(2500), "it took {:?}", begun.elapsed());
     assert_eq!((&io[&hangs.name], &io["nosuch"]), (&IoSeen::Silent, &IoSeen::None));
-    assert!(matches!(&io[&vg.name], IoSeen::Told { io, .. } if io.volumes.len() == 1), "{io:?}");
+    assert!(matches!(&io[&vg.name], IoSeen::Answered { io, .. } if io.volumes.len() == 1), "{io:?}");
     drop(stopped);
     let silent = seen(&found, &hangs);
     let is_silent = matches!(silent.server, ServerSeen::Silent(Some(process)) if process.state == Some('T'));
     assert!(is_silent, "{silent:?}");
-    assert!(silent.keeper.is_some_and(|keeper| keeper.process.state == Some('T') && keeper.told.is_none()));
+    assert!(silent.keeper.is_some_and(|keeper| keeper.process.state == Some('T') && keeper.answer.is_none()));
     let served = seen(&found, &vg);
     assert!(matches!(served.server, ServerSeen::Answered { .. }), "{served:?}");
     assert!(matches!(&served.members, MembersSeen::Found(pvs) if pvs.len() == 1 && pvs[0].is_there), "{served:?}");
-    assert!(served.keeper.is_some_and(|keeper| keeper.told.is_some_and(|told| told.held == 1)), "{served:?}");
+    assert!(served.keeper.is_some_and(|keeper| keeper.answer.is_some_and(|told| told.held == 1)), "{served:?}");
     assert_eq!(served.devices, 1);
     assert!(found.troubles.is_empty() && found.silent_devices.is_empty(), "{found:?}");
 }

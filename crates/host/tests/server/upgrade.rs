@@ -26,7 +26,7 @@ pub const TESTS: &[Test] = &[
         "upgrade::a_check_and_a_program_that_cannot_open_change_nothing",
         a_check_and_a_program_that_cannot_open_change_nothing,
     ),
-    ("upgrade::a_keeper_that_knows_no_upgrade_is_told_of", a_keeper_that_knows_no_upgrade_is_told_of),
+    ("upgrade::a_keeper_that_knows_no_upgrade_is_reported", a_keeper_that_knows_no_upgrade_is_reported),
     ("upgrade::a_program_that_cannot_be_the_keeper_is_not", a_program_that_cannot_be_the_keeper_is_not),
     ("upgrade::a_successor_that_is_never_ready_costs_nothing", a_successor_that_is_never_ready_costs_nothing),
     (
@@ -158,7 +158,7 @@ fn exe(pid: i32) -> PathBuf {
 }
 
 fn deaths(vg: &Vg) -> u64 {
-    keeper::look(&vg.name, Duration::from_secs(2)).unwrap().told.unwrap().deaths
+    keeper::query(&vg.name, Duration::from_secs(2)).unwrap().answer.unwrap().deaths
 }
 
 fn is_served(vg: &Vg) -> bool {
@@ -289,7 +289,7 @@ fn a_check_and_a_program_that_cannot_open_change_nothing() {
     used.end();
 }
 
-fn a_keeper_that_knows_no_upgrade_is_told_of() {
+fn a_keeper_that_knows_no_upgrade_is_reported() {
     let vg = Vg::make(&[64 * MIB]);
     let before = Copy::that("program-before", "plant knows_no_upgrade");
     let mut server = before.start(&["serve", &vg.name]);
@@ -321,7 +321,7 @@ fn a_program_that_cannot_be_the_keeper_is_not() {
 fn a_successor_that_is_never_ready_costs_nothing() {
     let used = Used::make();
     let said = refused(Copy::that("program-exits", "exit successor started").upgrade(&used.vg));
-    assert!(said.contains("ended before it was to serve"), "{said}");
+    assert!(said.contains("ended before its turn to serve"), "{said}");
     used.is_untouched();
     used.outlives_a_death();
     used.end();
@@ -339,11 +339,10 @@ fn a_successor_that_hangs_before_it_is_ready_costs_nothing() {
 fn a_successor_that_does_not_serve_is_replaced_by_the_old_program() {
     let used = Used::make();
     let said = refused(Copy::that("program-dies", "exit taken over").upgrade(&used.vg));
-    assert!(said.contains("servers of the new program died") && said.contains("program of before goes on"), "{said}");
+    assert!(said.contains("servers of the new program died") && said.contains("old program still serves"), "{said}");
     used.is_served_by(&own_path());
     let uuid = used.vg.report().uuid;
-    let is_told =
-        |event: &Event| event.event == "upgrade-failed" && event.message.contains("program of before goes on");
+    let is_told = |event: &Event| event.event == "upgrade-failed" && event.message.contains("old program still serves");
     wait_for("the event", || history::events(uuid).iter().any(is_told));
     used.outlives_a_death();
     // One that dies once is followed by another of the new program.
@@ -512,5 +511,5 @@ fn a_program_whose_file_was_replaced_goes_on() {
 }
 
 fn keeper_of_or_none(vg: &Vg) -> i32 {
-    keeper::look(&vg.name, Duration::from_secs(1)).map_or(-1, |seen| seen.process.pid.cast_signed())
+    keeper::query(&vg.name, Duration::from_secs(1)).map_or(-1, |seen| seen.process.pid.cast_signed())
 }

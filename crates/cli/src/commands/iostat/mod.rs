@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The shortest and the longest time between two reports, in seconds.
-const LEAST: f64 = 0.1;
-const MOST: f64 = 86_400.0;
+const MIN: f64 = 0.1;
+const MAX: f64 = 86_400.0;
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
@@ -81,9 +81,9 @@ impl Plan {
 }
 
 fn pause(word: &str) -> Result<Duration> {
-    let seconds = word.parse().ok().filter(|seconds| (LEAST..=MOST).contains(seconds));
+    let seconds = word.parse().ok().filter(|seconds| (MIN..=MAX).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| {
-        Failure::usage(format!("Invalid interval {word}: it is a number of seconds from {LEAST} to {MOST}."))
+        Failure::usage(format!("Invalid interval {word}: it is a number of seconds from {MIN} to {MAX}."))
     })
 }
 
@@ -122,9 +122,9 @@ pub fn iostat(session: &mut Session<'_>, args: &Args) -> Result {
     for number in 1.. {
         let begun = Instant::now();
         let seen = session.backend.io(&reports.plan.groups);
-        let is_any_told = seen.values().any(|seen| matches!(seen, IoSeen::Told { .. }));
+        let is_any_told = seen.values().any(|seen| matches!(seen, IoSeen::Answered { .. }));
         let is_complete =
-            if args.has(Opt::Json) { reports.tell_json(session, &seen) } else { reports.tell(session, &seen) };
+            if args.has(Opt::Json) { reports.print_json(session, &seen) } else { reports.print(session, &seen) };
         session.console.flush();
         if number == 1 {
             is_missing = !is_complete;
@@ -147,9 +147,9 @@ pub fn iostat(session: &mut Session<'_>, args: &Args) -> Result {
 /// Why there are no counters of a group.
 fn trouble(group: &str, seen: &IoSeen) -> Option<String> {
     match seen {
-        IoSeen::Told { .. } => None,
+        IoSeen::Answered { .. } => None,
         IoSeen::None => Some(format!(
-            "No server of volume group \"{group}\" runs, so nothing is counted (rowen status {group} says more)."
+            "No server of volume group \"{group}\" runs, so nothing is counted (see rowen status {group})."
         )),
         IoSeen::Silent => Some(format!(
             "The server of volume group \"{group}\" does not answer: rowen status {group} says what to do."
@@ -161,11 +161,11 @@ fn trouble(group: &str, seen: &IoSeen) -> Option<String> {
 
 impl Reports {
     /// Prints a report in columns. False: something that was asked for has no counters.
-    fn tell(&mut self, session: &mut Session<'_>, seen: &BTreeMap<String, IoSeen>) -> bool {
+    fn print(&mut self, session: &mut Session<'_>, seen: &BTreeMap<String, IoSeen>) -> bool {
         let (mut rows, mut troubles) = (Vec::new(), Vec::new());
         for (group, seen) in seen {
             troubles.extend(trouble(group, seen));
-            if let IoSeen::Told { pid, io } = seen {
+            if let IoSeen::Answered { pid, io } = seen {
                 let before = self.before.remove(group);
                 let since = before.as_ref().and_then(|before| before.since(*pid, io));
                 if before.is_some() && since.is_none() {
@@ -207,12 +207,12 @@ impl Reports {
     }
 
     /// The same as one JSON object with the counters as they are.
-    fn tell_json(&self, session: &mut Session<'_>, seen: &BTreeMap<String, IoSeen>) -> bool {
+    fn print_json(&self, session: &mut Session<'_>, seen: &BTreeMap<String, IoSeen>) -> bool {
         let mut is_complete = true;
         let mut groups = Vec::new();
         for (group, seen) in seen {
-            let told = match seen {
-                IoSeen::Told { pid, io } => {
+            let line = match seen {
+                IoSeen::Answered { pid, io } => {
                     is_complete &= self.missing(group, io).is_empty();
                     self.group_json(group, *pid, io)
                 }
@@ -221,7 +221,7 @@ impl Reports {
                     json!({ "name": group, "trouble": trouble(group, other) })
                 }
             };
-            groups.push(told);
+            groups.push(line);
         }
         let ends: Vec<Option<u64>> = (0..BUCKETS).map(bucket_end).collect();
         let report = json!({ "time": session.backend.now(), "bucket_ends_micros": ends, "groups": groups });

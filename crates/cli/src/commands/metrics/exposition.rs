@@ -84,16 +84,16 @@ mod tests {
 
     #[test]
     fn the_text_is_prometheus_own() {
-        let mut told = Exposition::default();
+        let mut metrics = Exposition::default();
         let labels = |name: &str| vec![("vg", name.to_owned())];
-        told.add("a_bytes", "Bytes", labels("x"), Value::Counter(u64::MAX));
-        told.add("a_bytes", "Bytes", labels("od\"d\\\n"), Value::Counter(1));
-        told.add("a_bytes", "Bytes", labels("x"), Value::Counter(2));
-        told.add("b_size", "Size", Vec::new(), Value::Gauge(1.5));
+        metrics.add("a_bytes", "Bytes", labels("x"), Value::Counter(u64::MAX));
+        metrics.add("a_bytes", "Bytes", labels("od\"d\\\n"), Value::Counter(1));
+        metrics.add("a_bytes", "Bytes", labels("x"), Value::Counter(2));
+        metrics.add("b_size", "Size", Vec::new(), Value::Gauge(1.5));
         let buckets = vec![(0.5, 2), (1.0, 0), (f64::INFINITY, 3)];
-        told.add("c_seconds", "Time", labels("x"), Value::Histogram { sum: 12.25, buckets });
+        metrics.add("c_seconds", "Time", labels("x"), Value::Histogram { sum: 12.25, buckets });
         assert_eq!(
-            told.text().unwrap(),
+            metrics.text().unwrap(),
             "# HELP a_bytes_total Bytes\n\
              # TYPE a_bytes_total counter\n\
              a_bytes_total{vg=\"od\\\"d\\\\\\n\"} 1\n\

@@ -27,7 +27,7 @@ pub fn metrics(session: &mut Session<'_>, args: &Args) -> Result {
     if let Some(place) = args.text(Opt::Listen) {
         return serve(session, place, &wanted);
     }
-    let (text, missing) = look(session, &wanted)?;
+    let (text, missing) = collect(session, &wanted)?;
     missing.iter().for_each(|name| session.console.complain(no_group(name)));
     session.console.raw_out(&text);
     if missing.is_empty() { Ok(()) } else { Err(Failure::Told) }
@@ -41,7 +41,7 @@ fn serve(session: &mut Session<'_>, place: &str, wanted: &[String]) -> Result {
     session.console.flush();
     loop {
         scrapes.wait().map_err(Failure::from)?;
-        let (text, _) = look(session, wanted)?;
+        let (text, _) = collect(session, wanted)?;
         scrapes.answer(&text).map_err(Failure::from)?;
     }
 }
@@ -60,32 +60,32 @@ fn place_of(text: &str) -> Result<Place> {
 }
 
 /// The metrics now, and the named groups that do not exist.
-fn look(session: &mut Session<'_>, wanted: &[String]) -> Result<(String, Vec<String>)> {
+fn collect(session: &mut Session<'_>, wanted: &[String]) -> Result<(String, Vec<String>)> {
     let mut survey = session.backend.survey_with_counters(wanted);
     let more = more(&mut survey);
     let status = judge(survey);
     let is_known = |name: &&String| status.groups.iter().any(|group| group.name == **name);
     let missing = wanted.iter().filter(|name| !is_known(name)).cloned().collect();
-    let mut told = Exposition::default();
-    told.add(
+    let mut metrics = Exposition::default();
+    metrics.add(
         "rowen_build_info",
         "The version of the program",
         vec![("version", env!("CARGO_PKG_VERSION").into())],
         Value::Gauge(1.0),
     );
     let problems = status.problems.len() as f64;
-    told.add(
+    metrics.add(
         "rowen_host_problems",
         "What is wrong with no volume group in particular",
         Vec::new(),
         Value::Gauge(problems),
     );
-    status.groups.iter().for_each(|group| add_group(&mut told, group));
+    status.groups.iter().for_each(|group| add_group(&mut metrics, group));
     for More { group, report, counters } in &more {
-        report.iter().for_each(|report| add_report(&mut told, group, report));
-        counters.iter().for_each(|counters| add_counters(&mut told, group, counters));
+        report.iter().for_each(|report| add_report(&mut metrics, group, report));
+        counters.iter().for_each(|counters| add_counters(&mut metrics, group, counters));
     }
-    let text = told.text().map_err(|e| Failure::failed(format!("The metrics cannot be written: {e}.")))?;
+    let text = metrics.text().map_err(|e| Failure::failed(format!("The metrics cannot be written: {e}.")))?;
     Ok((text, missing))
 }
 
@@ -120,19 +120,19 @@ fn flag(is_so: bool) -> Value {
 }
 
 /// The state of a group, as `rowen status` reports it.
-fn add_group(told: &mut Exposition, group: &GroupStatus) {
+fn add_group(metrics: &mut Exposition, group: &GroupStatus) {
     let labels = of_group(&group.name);
-    told.add(
+    metrics.add(
         "rowen_group_healthy",
         "Whether nothing is wrong with the volume group",
         labels.clone(),
         flag(group.healthy),
     );
     let problems = Value::Gauge(group.problems.len() as f64);
-    told.add("rowen_group_problems", "What is wrong with the volume group", labels.clone(), problems);
+    metrics.add("rowen_group_problems", "What is wrong with the volume group", labels.clone(), problems);
     for state in State::ALL {
         let word = state.word().replace(' ', "_");
-        told.add(
+        metrics.add(
             "rowen_group_state",
             "The state of the volume group: 1 for the one that it is in, 0 for all others",
             with(&labels, "state", &word),
@@ -140,33 +140,33 @@ fn add_group(told: &mut Exposition, group: &GroupStatus) {
         );
     }
     let waiting = gauge(group.waiting_volumes.len() as u64);
-    told.add("rowen_group_waiting_volumes", "Volumes whose writes wait for space", labels.clone(), waiting);
+    metrics.add("rowen_group_waiting_volumes", "Volumes whose writes wait for space", labels.clone(), waiting);
     if let Some(restarts) = group.restarts {
         let help = "Servers that the keeper of the volume group has started since the keeper began";
-        told.add("rowen_group_server_starts", help, labels.clone(), Value::Counter(restarts));
+        metrics.add("rowen_group_server_starts", help, labels.clone(), Value::Counter(restarts));
     }
     if let Some(deaths) = group.deaths {
         let help = "Servers of the volume group that ended unasked or did not begin to serve, since the keeper began";
-        told.add("rowen_group_server_deaths", help, labels.clone(), Value::Counter(deaths));
+        metrics.add("rowen_group_server_deaths", help, labels.clone(), Value::Counter(deaths));
     }
     for pv in &group.physical_volumes {
         let labels = with(&labels, "pv", pv.path.as_deref().unwrap_or(&pv.uuid));
         let is_ok = flag(pv.state == PvWord::Ok);
-        told.add(
+        metrics.add(
             "rowen_pv_healthy",
             "Whether the physical volume is there, answers and failed no request",
             labels.clone(),
             is_ok,
         );
         if let Some(size) = pv.size_bytes {
-            told.add("rowen_pv_size_bytes", "The size of the physical volume", labels.clone(), gauge(size));
+            metrics.add("rowen_pv_size_bytes", "The size of the physical volume", labels.clone(), gauge(size));
         }
         for (operation, failed) in
             [("read", pv.failed_reads), ("write", pv.failed_writes), ("flush", pv.failed_flushes)]
         {
             if let Some(failed) = failed {
                 let help = "Requests to the physical volume that failed since its group was opened";
-                told.add(
+                metrics.add(
                     "rowen_pv_failed_requests",
                     help,
                     with(&labels, "operation", operation),
@@ -178,10 +178,10 @@ fn add_group(told: &mut Exposition, group: &GroupStatus) {
 }
 
 /// What a group's server reports about its space and volumes.
-fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
+fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
     let labels = of_group(group);
     let help = "Keepers of the volume group that died while this server serves";
-    told.add("rowen_group_keeper_deaths", help, labels.clone(), Value::Counter(report.keeper_deaths));
+    metrics.add("rowen_group_keeper_deaths", help, labels.clone(), Value::Counter(report.keeper_deaths));
     let numbers = [
         ("rowen_group_open_seconds", "How long the server has had the volume group open", report.open_seconds),
         ("rowen_group_size_bytes", "The space of the volume group", bytes(report.blocks)),
@@ -193,12 +193,12 @@ fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
         ("rowen_group_active_volumes", "Logical volumes of the volume group that are active", report.active_volumes),
     ];
     for (name, help, number) in numbers {
-        told.add(name, help, labels.clone(), gauge(number));
+        metrics.add(name, help, labels.clone(), gauge(number));
     }
     for pool in &report.pools {
         let labels = with(&labels, "lv", &pool.name);
-        told.add("rowen_pool_size_bytes", "The size of the thin pool", labels.clone(), gauge(bytes(pool.blocks)));
-        told.add(
+        metrics.add("rowen_pool_size_bytes", "The size of the thin pool", labels.clone(), gauge(bytes(pool.blocks)));
+        metrics.add(
             "rowen_pool_used_bytes",
             "Space that the volumes of the thin pool have taken",
             labels,
@@ -208,14 +208,14 @@ fn add_report(told: &mut Exposition, group: &str, report: &StatusReport) {
     if let Some(moving) = report.moving.as_ref().filter(|moving| moving.is_running) {
         let labels = with(&labels, "pv", &moving.path);
         let help = "What is to be moved off the physical volume, since the move began";
-        told.add("rowen_move_size_bytes", help, labels.clone(), gauge(moving.total_bytes));
+        metrics.add("rowen_move_size_bytes", help, labels.clone(), gauge(moving.total_bytes));
         let help = "What of it was copied";
-        told.add("rowen_move_copied_bytes", help, labels.clone(), gauge(moving.copied_bytes));
-        told.add("rowen_move_waits", "Whether the move waits", labels, flag(moving.waits.is_some()));
+        metrics.add("rowen_move_copied_bytes", help, labels.clone(), gauge(moving.copied_bytes));
+        metrics.add("rowen_move_waits", "Whether the move waits", labels, flag(moving.waits.is_some()));
     }
     for held in &report.held {
         let help = "How long writes to the volume have waited for space";
-        told.add("rowen_volume_held_seconds", help, with(&labels, "lv", &held.name), gauge(held.seconds));
+        metrics.add("rowen_volume_held_seconds", help, with(&labels, "lv", &held.name), gauge(held.seconds));
     }
 }
 
@@ -223,32 +223,32 @@ fn bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_SIZE)
 }
 
-fn add_counters(told: &mut Exposition, group: &str, counters: &Counters) {
+fn add_counters(metrics: &mut Exposition, group: &str, counters: &Counters) {
     let labels = of_group(group);
-    add_stats(told, &labels, &counters.stats);
+    add_stats(metrics, &labels, &counters.stats);
     for pv in &counters.io.pvs {
-        add_io(told, "pv", &with(&labels, "pv", &pv.path), &pv.counts);
+        add_io(metrics, "pv", &with(&labels, "pv", &pv.path), &pv.counts);
     }
     for volume in &counters.io.volumes {
         let labels = with(&labels, "lv", &volume.name);
-        add_io(told, "volume", &labels, &volume.counts);
+        add_io(metrics, "volume", &labels, &volume.counts);
         let is_active = flag(volume.is_active);
-        told.add("rowen_volume_active", "Whether the volume is active, of those that were", labels, is_active);
+        metrics.add("rowen_volume_active", "Whether the volume is active, of those that were", labels, is_active);
     }
 }
 
 /// The counters of `rowen stats`.
-fn add_stats(told: &mut Exposition, labels: &Labels, stats: &StatsReport) {
+fn add_stats(metrics: &mut Exposition, labels: &Labels, stats: &StatsReport) {
     for (name, value) in stats.rows() {
         // A server may later find a place in order again that it counted as damaged.
         let value = if name == "ring_blocks_bad" { gauge(value) } else { Value::Counter(value) };
         let help = "A counter of rowen stats, since the volume group was opened";
-        told.add(format!("rowen_engine_{name}"), help, labels.clone(), value);
+        metrics.add(format!("rowen_engine_{name}"), help, labels.clone(), value);
     }
 }
 
 /// Requests to a volume or a disk.
-fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
+fn add_io(metrics: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
     let is_disk = what == "pv";
     let bytes = [
         ("read", io.read.bytes),
@@ -257,9 +257,9 @@ fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
     ];
     for (done, count) in bytes {
         let help = "Bytes of the requests that were carried out";
-        told.add(format!("rowen_{what}_{done}_bytes"), help, labels.clone(), Value::Counter(count));
+        metrics.add(format!("rowen_{what}_{done}_bytes"), help, labels.clone(), Value::Counter(count));
     }
-    told.add(
+    metrics.add(
         format!("rowen_{what}_requests_under_way"),
         "Requests that wait for an answer",
         labels.clone(),
@@ -273,9 +273,9 @@ fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
         let labels = with(labels, "operation", operation);
         if !is_disk {
             let help = "Requests to the volume that failed since its group was opened";
-            told.add("rowen_volume_failed_requests", help, labels.clone(), Value::Counter(op.failed));
+            metrics.add("rowen_volume_failed_requests", help, labels.clone(), Value::Counter(op.failed));
         }
-        told.add(
+        metrics.add(
             format!("rowen_{what}_requests"),
             "Requests that were answered",
             labels.clone(),
@@ -284,7 +284,7 @@ fn add_io(told: &mut Exposition, what: &str, labels: &Labels, io: &IoCounts) {
         // A histogram needs many lines, so an empty one is left out.
         if op.requests > 0 {
             let help = "How long requests took";
-            told.add(format!("rowen_{what}_request_duration_seconds"), help, labels, histogram(op));
+            metrics.add(format!("rowen_{what}_request_duration_seconds"), help, labels, histogram(op));
         }
     }
 }

@@ -41,7 +41,7 @@ fields! { REST: Group, vg;
         |group| Value::flag(group.attributes.autoactivate, "enabled");
     "vg_partial", "Partial", Flag 10, "Set if a physical volume is missing, or was pulled.",
         |group| Value::flag(group.absent().next().is_some(), "partial");
-    "vg_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; kept and shown.",
+    "vg_allocation_policy", "AllocPol", Text 10, "Where space would be searched; kept and shown.",
         |group| Value::text(allocation(group));
     "vg_clustered", "Clustered", Flag 10, "Blank: a group is open on one machine only.",
         |_| Value::flag(false, "clustered");

@@ -20,7 +20,7 @@ fields! { VOLUME: RowenVolume, lv;
         |lv| blocks(u64::from(lv.volume.chunk_blocks));
     "lv_full_policy", "Full", Text 4, "What a write does when the group has no space.",
         |lv| Value::text(when_full(lv.volume));
-    "lv_laid_out_for", "For", Text 4, "Whether what it shares is copied beside what was redirected (read) or not (space).",
+    "lv_laid_out_for", "For", Text 4, "Whether shared blocks are copied next to redirected ones (read) or not (space).",
         |lv| Value::text(laid_out_for(lv.volume));
     "point_uuid", "Point UUID", Text 38, "What its contents are called on every host, while they are those of a snapshot that nobody wrote to.",
         |lv| lv.volume.point_uuid.map_or(Value::None, |point| Value::text(lvm_text(point.0)));
@@ -36,7 +36,7 @@ fields! { GROUP: RowenGroup, vg;
     "vg_metadata", "Metadata", Size 8, "Space that metadata takes.", |group| blocks(group.metadata_blocks);
     "vg_journal_copies", "#Jrnl", Number 5, "Copies of the journal that are written, each on a physical volume of its own.",
         |group| Value::number(group.journal_copies_written);
-    "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to look at.",
+    "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to search.",
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",
         |group| Value::number(group.sequence);

@@ -51,12 +51,12 @@ fields! { FIELDS: Volume, lv;
             Value::flag(is_origin || lv.volume.is_waiting_to_merge(), "merging")
         };
     "lv_converting", "Converting", Flag 10, "Blank: nothing is ever between two kinds.", |_| Value::flag(false, "");
-    "lv_allocation_policy", "AllocPol", Text 10, "Where space would be looked for; always the group's, but for a move.",
+    "lv_allocation_policy", "AllocPol", Text 10, "Where space would be searched; always the group's, but for a move.",
         |lv| Value::text(if is_move(lv.volume) { "contiguous" } else { "inherit" });
     "lv_allocation_locked", "AllocLock", Flag 10, "Set for a move: allocation is never locked otherwise.",
         |lv| Value::flag(is_move(lv.volume), "allocation locked");
     "lv_fixed_minor", "FixMin", Flag 10, "Blank: device numbers are never fixed.", |_| Value::flag(false, "");
-    "lv_skip_activation", "SkipAct", Flag 15, "Set if activation passes it by, unless told not to.",
+    "lv_skip_activation", "SkipAct", Flag 15, "Set if activation skips it, unless an option says otherwise.",
         |lv| Value::flag(lv.volume.attributes.skip_activation, "skip activation");
     "lv_autoactivation", "AutoAct", Flag 7, "Set if it is activated with its group at boot.",
         |lv| Value::flag(lv.volume.attributes.autoactivate, "enabled");

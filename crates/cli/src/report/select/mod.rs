@@ -44,8 +44,8 @@ impl Criteria {
     }
 
     /// Whether the criteria depend on open devices.
-    pub fn tells_use(&self) -> bool {
-        self.fields().any(Field::tells_use)
+    pub fn shows_use(&self) -> bool {
+        self.fields().any(Field::shows_use)
     }
 
     pub fn is_met(&self, row: &Row<'_>) -> bool {

@@ -22,7 +22,7 @@ pub fn table(model: &Model, view: View) -> Table {
         View::Work => work::table(model),
     };
     if model.time.is_none() {
-        table.empty = "The groups are being looked at.".to_owned();
+        table.empty = "Reading the groups.".to_owned();
     }
     table.sort(model.chosen[view as usize].order);
     table

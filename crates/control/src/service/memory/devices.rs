@@ -1,7 +1,7 @@
 //! Devices that are but names with users.
 
 use crate::protocol::{ErrorKind, IoCounts};
-use crate::service::world::{DeviceError, Devices, Done, HeldStill, Node, User};
+use crate::service::platform::{DeviceError, Devices, Done, HeldStill, Node, User};
 use parking_lot::Mutex;
 use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;

@@ -1,7 +1,7 @@
 //! Disks that hold what is written to them, until their server dies or the power fails.
 
 use crate::protocol::IoCounts;
-use crate::service::world::Faults;
+use crate::service::platform::Faults;
 use parking_lot::{Mutex, RwLock};
 use rowen_engine::disk::{Completer, DiskError, DiskOp, DiskResult, Disks, PvGeometry, PvIndex, Segment};
 use std::collections::HashMap;

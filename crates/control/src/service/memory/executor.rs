@@ -1,6 +1,6 @@
 //! Tasks one after the other, in virtual time.
 
-use crate::service::world::Executor;
+use crate::service::platform::Executor;
 use parking_lot::Mutex;
 use rowen_engine::runtime::{Runtime, Task};
 use std::collections::{BTreeMap, VecDeque};
@@ -86,7 +86,7 @@ impl OneByOne {
         cell
     }
 
-    /// Lets one task go on. False: there is none, nor will there be until the clock shows `until`.
+    /// Runs one task. False: no task can run before the clock shows `until`.
     fn step(&self, until: u64) -> bool {
         let next = self.queue.lock().pop_front();
         if let Some(cell) = next {
@@ -129,7 +129,7 @@ impl Runtime for OneByOne {
 }
 
 impl Executor for OneByOne {
-    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut()) {
+    fn complete_polling(&self, work: Task, poll: &mut dyn FnMut()) {
         let _turn = self.turn.lock();
         let is_done = Arc::new(AtomicBool::new(false));
         let done = is_done.clone();
@@ -139,7 +139,7 @@ impl Executor for OneByOne {
         }));
         while !is_done.load(Ordering::SeqCst) {
             assert!(self.step(u64::MAX), "the engine waits for what will not come");
-            look();
+            poll();
         }
     }
 }

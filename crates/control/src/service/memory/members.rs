@@ -3,7 +3,7 @@
 use super::disks::MemoryDisks;
 use crate::protocol::{ErrorKind, IoCounts};
 use crate::service::failure::{Failure, Result};
-use crate::service::world::{Candidate, Faults, Members};
+use crate::service::platform::{Candidate, Faults, Members};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::units::Uuid;
@@ -16,7 +16,7 @@ pub struct MemoryMembers {
     pub(super) disks: Arc<MemoryDisks>,
     pub(super) outside: Mutex<BTreeMap<PathBuf, Outside>>,
     pub(super) groups: Mutex<Vec<String>>,
-    /// Failures that nobody was told of yet.
+    /// Failures that were not reported yet.
     pub new_failures: Mutex<Vec<DiskError>>,
 }
 
@@ -79,9 +79,9 @@ impl Members for MemoryMembers {
 
     fn new_failures(&self, pv: PvIndex) -> Vec<DiskError> {
         let mut new = self.new_failures.lock();
-        let (told, left) = new.iter().partition(|error| error.pv == pv);
+        let (taken, left) = new.iter().partition(|error| error.pv == pv);
         *new = left;
-        told
+        taken
     }
 
     fn io(&self, pv: PvIndex) -> IoCounts {

@@ -1,4 +1,4 @@
-//! A world in memory: disks that hold what is written to them, devices that are but names with users, and notes that can be
+//! A platform in memory: disks that hold what is written to them, devices that are but names with users, and notes that can be
 //! read again. Time is virtual and everything happens in one order. The tests of the service and of the commands run on it.
 
 mod devices;
@@ -7,8 +7,8 @@ mod executor;
 mod members;
 mod notes;
 
+use super::platform::{Executor, Faults, Platform};
 use super::state::Service;
-use super::world::{Executor, Faults, World};
 use crate::lists::Lists;
 use crate::protocol::IoCounts;
 use crate::settings::Settings;
@@ -34,7 +34,7 @@ type Result<T> = std::result::Result<T, Error>;
 /// What a group is called that went on without a disk.
 const LINEAGE: u64 = 7;
 
-/// A service and the world under it.
+/// A service and the platform below it.
 pub struct Memory {
     pub service: Service,
     pub devices: Arc<MemoryDevices>,
@@ -90,13 +90,13 @@ impl Memory {
         let members =
             MemoryMembers { disks: disks.clone(), outside: Mutex::default(), groups, new_failures: Mutex::default() };
         let (members, notes) = (Arc::new(members), Arc::new(MemoryNotes::default()));
-        let world = World {
+        let platform = Platform {
             devices: devices.clone(),
             members: members.clone(),
             notes: notes.clone(),
             executor: executor.clone(),
         };
-        let service = Service::new(&name, group, world, &settings, Lists::default());
+        let service = Service::new(&name, group, platform, &settings, Lists::default());
         Memory { service, devices, members, notes, disks, executor, settings }
     }
 

@@ -1,7 +1,7 @@
 //! Notes that can be read again.
 
 use crate::history::{Command, What};
-use crate::service::world::{About, Membership, MoveNote, Notes, RenamingNote};
+use crate::service::platform::{About, Membership, MoveNote, Notes, RenamingNote};
 use parking_lot::Mutex;
 use rowen_engine::units::Uuid;
 use std::any::Any;

@@ -74,7 +74,7 @@ fn negotiate(fd: &OwnedFd) -> io::Result<bool> {
     known[..shared].copy_from_slice(&args[..shared]);
     let init: abi::InitIn = bytemuck::pod_read_unaligned(&known);
     if header.opcode != op::INIT || init.major != MAJOR || init.minor < 31 {
-        let why = format!("FUSE {}.{} is not spoken here (7.31 or later is)", init.major, init.minor);
+        let why = format!("the kernel has FUSE {}.{}; Rowen needs 7.31 or later", init.major, init.minor);
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let extended = u64::from(init.flags) & init::INIT_EXT != 0;

@@ -130,7 +130,7 @@ pub fn attach(file: &Path, sector: u32, read_only: bool) -> Result<LoopDevice> {
     }
     Err(Error::System {
         doing: format!("attach a loop device to {}", file.display()),
-        source: io::Error::new(io::ErrorKind::ResourceBusy, "others took every free one first; try again"),
+        source: io::Error::new(io::ErrorKind::ResourceBusy, "other programs took every free loop device; try again"),
     })
 }
 
@@ -228,14 +228,14 @@ pub fn detach(device: LoopDevice, is_gone: impl Fn() -> bool) -> Result<()> {
         }
     }
     let begun = Instant::now();
-    let mut patience = GOING;
+    let mut grace = GOING;
     while device.backing().is_some() && device.backing() == bound {
-        if begun.elapsed() > patience {
+        if begun.elapsed() > grace {
             let (major, minor) = device.numbers()?;
             // One that cannot be asked any more is just going.
             let user = is_claimed(major, minor).map_or(None, |claimed| usage::user_of(claimed, major, minor));
-            patience = user.as_deref().map_or(GOING, usage::patience).max(GOING);
-            if begun.elapsed() > patience {
+            grace = user.as_deref().map_or(GOING, usage::grace).max(GOING);
+            if begun.elapsed() > grace {
                 return stay(device, read_only, user);
             }
         }
@@ -276,7 +276,7 @@ fn stay(device: LoopDevice, read_only: bool, user: Option<String>) -> Result<()>
     // SAFETY: LOOP_SET_STATUS64 reads a LoopInfo64, which outlives the call.
     unsafe { ioctl(&fd, LOOP_SET_STATUS64, &raw const info as libc::c_ulong) }.doing(doing)?;
     set_read_only(device, read_only)?;
-    let user = user.unwrap_or_else(|| "something keeps it open".into());
+    let user = user.unwrap_or_else(|| "another program keeps it open".into());
     Err(Error::InUse { device: device.path().display().to_string(), user })
 }
 

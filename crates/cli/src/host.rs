@@ -1,7 +1,7 @@
 //! The implementation of [`Backend`] on the real host: its devices and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, Looker, NewVg, News, Place, Probe, PvFormat, Scrapes,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Place, Probe, PvFormat, Scrapes, Surveyor,
     Trouble, Upgraded, WentOn,
 };
 use crate::failure::exit;
@@ -100,7 +100,7 @@ fn wait_for_end(group: &str, process: u32) -> Answer<()> {
     while is_alive(process) {
         if Instant::now() > deadline {
             let message =
-                format!("The server of volume group \"{group}\" (process {process}) was told to end and has not yet.");
+                format!("The server of volume group \"{group}\" (process {process}) was asked to end and still runs.");
             return Err(Trouble::other(ErrorKind::Internal, message));
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -162,12 +162,12 @@ impl Backend for Host {
         rowen_host::survey::survey_with_counters(groups)
     }
 
-    fn look(&mut self, groups: &[String], depth: Depth) -> Survey {
-        rowen_host::survey::look(groups, depth)
+    fn survey_groups(&mut self, groups: &[String], depth: Depth) -> Survey {
+        rowen_host::survey::survey_groups(groups, depth)
     }
 
-    fn looker(&self) -> Looker {
-        Box::new(rowen_host::survey::look)
+    fn surveyor(&self) -> Surveyor {
+        Box::new(rowen_host::survey::survey_groups)
     }
 
     fn io(&mut self, groups: &[String]) -> BTreeMap<String, IoSeen> {
@@ -270,14 +270,14 @@ impl Backend for Host {
     }
 
     fn know(&mut self, path: &str, really: bool) -> Answer<()> {
-        let found = devices::probe(Path::new(path)).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+        let found = devices::read_pv(Path::new(path)).and_then(|pv| pv.label().map(|label| label.pv_uuid));
         let Some(uuid) = found else {
             let message = format!("No physical volume label read from {path}.\nFailed to add device {path}.");
             return Err(Trouble::other(ErrorKind::NotFound, message));
         };
         // What is known already would be lost, and an older copy taken for it.
         let is_there = |other: &PathBuf| {
-            let label = devices::probe(other).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+            let label = devices::read_pv(other).and_then(|pv| pv.label().map(|label| label.pv_uuid));
             label == Some(uuid) && devices::Identity::of(other) != devices::Identity::of(Path::new(path))
         };
         let entries = devices::file::read().map_err(trouble)?.into_iter();
@@ -286,7 +286,7 @@ impl Backend for Host {
         if let Some(other) = known.find(is_there) {
             let other = other.display();
             let message = format!(
-                "{path} has the identifier of {other}, which is there, too: one is a copy of the other. To have this one instead: \
+                "{path} has the identifier of {other}, which is attached, too: one is a copy of the other. To have this one instead: \
                  lvmdevices --deldev {other}, and detach that.\nFailed to add device {path}."
             );
             return Err(Trouble::other(ErrorKind::Exists, message));
@@ -426,7 +426,7 @@ impl Backend for Host {
 
     fn follow(&mut self) -> Follow {
         let mut follower = rowen_host::history::Follower::begin();
-        Box::new(move || Some(follower.look()))
+        Box::new(move || Some(follower.poll()))
     }
 
     fn introduce(&mut self, caller: Caller) {

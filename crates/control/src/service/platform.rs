@@ -32,7 +32,7 @@ pub struct MoveNote {
     pub total: u64,
 }
 
-/// Who is in a group, and which of these it goes on without.
+/// The members of a group, and those of them that it goes on without.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     pub group: [u8; 16],
@@ -58,7 +58,7 @@ impl From<&GroupInfo> for Membership {
 }
 
 /// Everything under the service.
-pub struct World {
+pub struct Platform {
     pub devices: Arc<dyn Devices>,
     pub members: Arc<dyn Members>,
     pub notes: Arc<dyn Notes>,
@@ -70,11 +70,11 @@ pub struct World {
 pub trait Executor: Send + Sync {
     /// Runs `work` to its end. Never called by such work.
     fn complete(&self, work: Task) {
-        self.complete_and_look(work, &mut || {});
+        self.complete_polling(work, &mut || {});
     }
 
-    /// The same. If it takes long, `look` is called from time to time to check the progress.
-    fn complete_and_look(&self, work: Task, look: &mut dyn FnMut());
+    /// The same. If it takes long, `poll` is called from time to time to check the progress.
+    fn complete_polling(&self, work: Task, poll: &mut dyn FnMut());
 }
 
 /// The block device of an active volume.
@@ -266,7 +266,7 @@ pub trait Notes: Send + Sync {
     fn members(&self, paths: &[PathBuf]) -> io::Result<()>;
     /// A physical volume that was out counts again: no successor leaves it out (LD1).
     fn disk_is_back(&self, _: Uuid) {}
-    /// Who is in the group, for whoever is asked to open it without some (NW1). It is on the disk when this returns.
+    /// Records the members of the group, for a later opening without some of them (NW1). It is on the disk when this returns.
     fn membership(&self, membership: &Membership) -> io::Result<()>;
     /// The devices that are joining the group (H11), until the value is dropped.
     fn joining(&self, paths: &[PathBuf]) -> io::Result<Box<dyn Any>>;

@@ -1,5 +1,5 @@
 //! Reads devices through a helper process. A device may never answer, for instance a dead path, or a file on a volume
-//! whose server is gone. The caller then waits for at most [`patience`], and can end at any time.
+//! whose server is gone. The caller then waits for at most [`timeout`], and can end at any time.
 
 use super::Error;
 use super::plain::{Identity, Plain, PlainDisks, block_on};
@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 16;
 
 /// How long to wait for the next answer. A disk takes ten seconds to spin up. The environment may change it, for tests
-/// and unusual hosts: `ROWEN_LOOK_SECONDS`.
-pub fn patience() -> Duration {
-    let seconds = std::env::var("ROWEN_LOOK_SECONDS").ok().and_then(|text| text.parse().ok());
+/// and unusual hosts: `ROWEN_PROBE_SECONDS`.
+pub fn timeout() -> Duration {
+    let seconds = std::env::var("ROWEN_PROBE_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(20))
 }
 
@@ -124,14 +124,14 @@ fn trusted(label: PvLabel) -> PvState {
 
 /// One answer, to the path at that place.
 #[derive(Debug, Serialize, Deserialize)]
-struct Looked {
+struct Probed {
     at: usize,
     found: Option<Found>,
 }
 
 /// What is at each of these paths; nothing if it cannot be read or does not answer. The latter is reported.
-pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    let (found, silent) = ask(paths, patience)?;
+pub fn probe(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
+    let (found, silent) = ask(paths, timeout)?;
     for path in silent {
         eprintln!("  WARNING: {} does not answer and is left out.", path.display());
     }
@@ -139,32 +139,32 @@ pub fn look_at(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
 }
 
 /// The same where each must answer.
-pub fn look_at_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    match ask(paths, patience)? {
+pub fn probe_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
+    match ask(paths, timeout)? {
         (found, silent) if silent.is_empty() => Ok(found),
         (_, silent) => Err(Error::Silent(silent[0].clone())),
     }
 }
 
 /// What is at each path, and the paths that have not answered by the deadline.
-pub fn look_until(paths: &[PathBuf], deadline: Instant) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
+pub fn probe_until(paths: &[PathBuf], deadline: Instant) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
     ask(paths, || deadline.saturating_duration_since(Instant::now()))
 }
 
-/// What is at each path, and those that do not answer. `patience`: how long to wait for the next answer.
-fn ask(paths: &[PathBuf], patience: impl Fn() -> Duration) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
+/// What is at each path, and those that do not answer. `timeout`: how long to wait for the next answer.
+fn ask(paths: &[PathBuf], timeout: impl Fn() -> Duration) -> Result<(Vec<Option<Found>>, Vec<PathBuf>), Error> {
     let mut found: Vec<Option<Found>> = vec![None; paths.len()];
     if paths.is_empty() {
         return Ok((found, Vec::new()));
     }
-    let failed = |source| Error::Io { path: paths[0].clone(), what: "look at", source };
-    let mut session = Session::start(Job::Look(paths.to_vec())).map_err(failed)?;
+    let failed = |source| Error::Io { path: paths[0].clone(), what: "read", source };
+    let mut session = Session::start(Job::Probe(paths.to_vec())).map_err(failed)?;
     let mut is_open = vec![true; paths.len()];
     while is_open.contains(&true) {
-        match session.hear::<Looked>(patience()) {
-            Ok(looked) if looked.at < paths.len() => {
-                is_open[looked.at] = false;
-                found[looked.at] = looked.found;
+        match session.receive::<Probed>(timeout()) {
+            Ok(probed) if probed.at < paths.len() => {
+                is_open[probed.at] = false;
+                found[probed.at] = probed.found;
             }
             Ok(_) => return Err(failed(io::ErrorKind::InvalidData.into())),
             Err(e) if is_late(&e) => break,
@@ -182,8 +182,8 @@ fn ask(paths: &[PathBuf], patience: impl Fn() -> Duration) -> Result<(Vec<Option
 pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
     let to = Mutex::new(socket);
     side_by_side(paths.len(), |at| {
-        let looked = Looked { at, found: look(&paths[at]) };
-        write_frame(&mut *to.lock(), &looked)
+        let probed = Probed { at, found: probe_one(&paths[at]) };
+        write_frame(&mut *to.lock(), &probed)
     })
 }
 
@@ -206,7 +206,7 @@ pub(super) fn side_by_side(count: usize, act: impl Fn(usize) -> io::Result<()> +
     })
 }
 
-fn look(path: &Path) -> Option<Found> {
+fn probe_one(path: &Path) -> Option<Found> {
     let device = Plain::open_here(path, OpenMode::ReadOnly).ok()?;
     let (identity, size) = (device.identity, device.geometry.size);
     let is_file = matches!(identity, Identity::File(..));
