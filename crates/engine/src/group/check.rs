@@ -302,16 +302,20 @@ impl<'a> Check<'a> {
     fn new(group: &'a Arc<Group>) -> Self {
         let blocks = group.core.placement().count();
         let identity = if blocks <= IDENTITY_BLOCKS { blocks as usize } else { 0 };
+        let (metadata, total) = {
+            let meta = group.core.meta.lock();
+            (meta.total(), meta.used())
+        };
         Check {
             group,
             report: CheckReport::default(),
             used: vec![0; blocks.div_ceil(64) as usize],
             identity: vec![0; identity],
-            nodes: vec![0; group.core.meta.lock().total().div_ceil(64) as usize],
+            nodes: vec![0; metadata.div_ceil(64) as usize],
             below: Map::default(),
             bad: Vec::new(),
             unproven: BTreeMap::new(),
-            total: group.core.meta.lock().used(),
+            total,
             seen: &|_| {},
         }
     }
