@@ -135,7 +135,7 @@ fn what_is_left_of_a_server_that_was_killed_is_reported() {
     until(&world, "status", |out, code| code == 0 && restarted(out) && world.server() != Some(first));
     kill_both(&world);
     let out = until(&world, "status -x", |out, _| out.contains("state: killed"));
-    assert!(out.contains("the devices of 1 volume are left"), "{out}");
+    assert!(out.contains("the devices of 1 volume still exist"), "{out}");
     assert!(out.contains(&format!("rowen vgchange -ay {}", world.group)), "{out}");
     world.ok("vgchange -ay VG");
     assert_eq!(status(&world, "status -x"), ("  all groups are healthy\n".to_owned(), 0));
