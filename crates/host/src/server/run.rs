@@ -1,4 +1,7 @@
 //! The server process from start to end.
+//!
+//! * EN2 The files of a removed group are free as soon as the group is removed. The kernel would hold them until it has
+//!   removed the rings of this process: more than a second after its end, on a busy machine.
 
 use super::archive::Archive;
 use super::listen::Listener;
@@ -484,6 +487,13 @@ fn log_stats(server: &Server) {
 /// Answers running requests, and then ends in the requested way.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
+    if ending == Ending::Destroyed {
+        // EN2
+        if !planted::is("destroyed_holds_on") {
+            server.pvs.let_go();
+        }
+        (service.reached)("let go");
+    }
     let lacks_room =
         service.group.has_room_for_records().err().filter(|_| matches!(ending, Ending::Signalled | Ending::Reopened));
     if lacks_room.is_some() {
@@ -568,6 +578,7 @@ fn close(server: &Server, ending: Ending) -> u8 {
     systemd::ended();
     match closed {
         Ok(()) => {
+            server.pvs.let_go();
             left::forget(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" is closed", service.name));
             0

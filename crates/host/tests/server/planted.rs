@@ -57,6 +57,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("HS6", "deaths_untold", "history::what_dies_is_told_of"),
     ("WD3", "alive_anyway", "life::the_service_manager_is_told_that_workers_work"),
     ("EN1", "waits_for_commands", "life::a_command_that_hangs_keeps_no_server_from_ending"),
+    ("EN2", "destroyed_holds_on", "life::disks_of_a_removed_group_are_free_before_its_server_ends"),
     ("LD1", "lost_untold", "lost::the_others_go_on_without_it"),
     ("LD2", "any_lost_returns", "lost::an_older_copy_is_not_taken_back"),
     ("RT1", "any_age_returns", "returns::an_older_copy_is_not_taken"),
