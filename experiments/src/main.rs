@@ -16,6 +16,11 @@ mod in_world;
 mod measurement;
 mod model;
 mod progress;
+// The figures of a document that the demo shows, too. As a dependency, that crate would have all of the simulator and of the host
+// compiled for it.
+#[allow(dead_code, reason = "the demo shows more of it")]
+#[path = "../../bench/src/published.rs"]
+mod published;
 mod report;
 mod runner;
 mod stack;

@@ -1,5 +1,5 @@
 //! Free space is given back to the disks while volumes are written, and the power fails, the server dies, or a disk fails at any moment
-//! of it (rules DC1 to DC5). The simulated disk makes of what is discarded what was there, zeros, or rubbish.
+//! of it (rules DC1 to DC6). The simulated disk makes of what is discarded what was there, zeros, or rubbish.
 
 use parking_lot::Mutex;
 use rowen_engine::discards::Policy;
@@ -350,6 +350,31 @@ fn room_comes_back() {
             }
         });
     }
+}
+
+/// DC6: a trim right after a removal discards what that frees.
+fn trimmed_after_removal(planted: Option<&'static str>, seed: u64) {
+    let mut setup = setup(1, 48, Policy::default());
+    setup.config.planted = planted;
+    let made = made(setup, seed);
+    made.world.run(async {
+        let held = made.group().info().free_blocks;
+        made.client.remove(&made.vols).await.unwrap();
+        made.group().start_trim().unwrap();
+        made.group().trim_ended().await;
+        let trim = made.group().trim_progress();
+        assert!(trim.failed.is_none() && trim.done > held + 3000, "{trim:?}, {held} blocks were free before");
+    });
+}
+
+#[test]
+fn what_was_just_removed_is_trimmed() {
+    (1..=scaled(6)).for_each(|seed| trimmed_after_removal(None, seed));
+}
+
+#[test]
+fn finds_trims_before_removals() {
+    finds("trimmed_before_removals", trimmed_after_removal);
 }
 
 /// What has all of its room keeps it, unless somebody asks.

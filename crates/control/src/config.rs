@@ -3,16 +3,17 @@
 //! uses.
 
 use crate::syntax::{self, Error, Node, Section, Value};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Settings in the order in which they were first given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     entries: Vec<Entry>,
 }
 
 /// One setting, or a section that has none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub path: String,
     /// None: a section.

@@ -6,6 +6,7 @@
 use crate::config::{self, Config, Entry};
 use crate::syntax::{Error, Value, wrong};
 use rowen_engine::discards::Policy;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The type of a setting's value.
@@ -156,7 +157,7 @@ pub fn defaults() -> Config {
 }
 
 /// The contents of the files of settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
     pub config: Config,
     /// Invalid settings in LVM's files.

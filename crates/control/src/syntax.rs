@@ -5,13 +5,14 @@
 //! Promise: any text gives a tree or an [`Error`] with its position. The text's length limits the size, and [`DEEPEST`]
 //! the depth.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The largest depth of nested sections.
 const DEEPEST: usize = 16;
 
 /// The value of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Value {
     Number(i64),
     /// A number with a decimal point, as text.

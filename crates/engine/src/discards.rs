@@ -10,6 +10,8 @@
 //! * DC4 A failed discard is not an error for any request. Its physical volume gets no more discards until the group is
 //!   opened again.
 //! * DC5 A group without discards has no cost from them.
+//! * DC6 A trim waits for the removals before it, so it also discards what a volume held that was just removed. It does
+//!   not wait for a removal that has stopped for lack of room.
 //!
 //! Pending discards are wishes, held in memory. A crash, or too many wishes, lose them; `rowen trim` then finds the
 //! free blocks.

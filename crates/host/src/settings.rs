@@ -3,13 +3,20 @@
 //! Without the variable LVM's own directory is not read, because old files there may be about other disks.
 //!
 //! Commands refuse to run if a file cannot be read. A server keeps its present settings.
+//!
+//! * H14 A server has a helper read the settings: the files may lie on a volume that waits for this server. It waits for
+//!   a limited time. Then it has the settings of the server before it, and takes those of the files when they come.
 
-use crate::{archive, paths};
+use crate::helper::{Job, Session};
+use crate::{archive, paths, planted};
 use rowen_control::lists;
+use rowen_control::protocol::{read_frame, write_frame};
 use rowen_control::settings::{self, Loaded};
 use rowen_control::syntax::Error;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The size limit of a file of settings.
 const LONGEST: usize = 1 << 20;
@@ -50,11 +57,59 @@ pub fn load() -> Result<Loaded, String> {
     Ok(loaded)
 }
 
+/// The settings as a helper reads them, for a server (H14).
+pub(crate) struct Asked(io::Result<Session>);
+
+impl Asked {
+    /// The helper reads while the server does other things.
+    pub fn begin() -> Asked {
+        if planted::is("settings_in_server") {
+            return Asked(Err(io::ErrorKind::Unsupported.into()));
+        }
+        Asked(Session::start_apart(&Job::Settings, "settings"))
+    }
+
+    /// What the helper has read, if it comes within this time.
+    pub fn end(self, limit: Duration) -> Result<Loaded, Unread> {
+        if planted::is("settings_in_server") {
+            return load().map_err(|why| Unread { why, may_come: false });
+        }
+        let heard = self.0.and_then(|mut session| session.hear::<Result<Loaded, String>>(limit));
+        match heard {
+            Ok(loaded) => loaded.map_err(|why| Unread { why, may_come: false }),
+            Err(e) => Err(Unread { why: format!("{}: read failed: {e}", path().display()), may_come: true }),
+        }
+    }
+}
+
+/// Why a server has no settings.
+pub(crate) struct Unread {
+    pub why: String,
+    /// The files were not read in time.
+    pub may_come: bool,
+}
+
+fn kept_at(group: &str) -> PathBuf {
+    paths::group_dir(group).join("settings")
+}
+
+/// Keeps a server's settings for its successor, in one step.
+pub(crate) fn keep(group: &str, loaded: &Loaded) -> io::Result<()> {
+    let (file, fresh) = (kept_at(group), kept_at(group).with_extension("new"));
+    let written = File::create(&fresh).and_then(|mut to| write_frame(&mut to, loaded));
+    written.and_then(|()| fs::rename(&fresh, &file)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+}
+
+/// What the last server of the group had since the host was booted. None: there was none, or another version wrote it.
+pub(crate) fn kept(group: &str) -> Option<Loaded> {
+    File::open(kept_at(group)).and_then(|mut file| read_frame(&mut file)).ok().flatten()
+}
+
 /// The contents of a file. None: there is no file.
 fn read<T>(path: &Path, understand: impl FnOnce(&str) -> Result<T, Error>) -> Result<Option<T>, String> {
     let shown = path.display();
     let refused = |why: String| format!("{why}\nFailed to load config file {shown}");
-    let text = match std::fs::read(path) {
+    let text = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(refused(format!("{shown}: read failed: {e}"))),
         Ok(bytes) if bytes.len() > LONGEST => return Err(refused(format!("{shown}: the file is too long"))),

@@ -5,10 +5,10 @@
 use super::{Experiment, Published, Remark, Sizes, Source, UNUSED};
 use crate::command::{self, Result};
 use crate::context::{Context, Form, Key, MIB, Quantity};
+use crate::published::{NEWBIGIN, NEWBIGIN_CHUNKS, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use crate::runner::Pass;
 use crate::stack::{Mount, Stack, System, text};
 use crate::streams::{self, Bytes, Through};
-use rowen_bench::published::{NEWBIGIN, NEWBIGIN_CHUNKS, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use std::path::Path;
 
 pub const EXPERIMENT: Experiment = Experiment {

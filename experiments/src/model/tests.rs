@@ -64,7 +64,7 @@ fn the_disk_that_turns_is_as_its_data_sheet_says() {
 fn the_documents_disks_write_without_a_snapshot_as_they_did() {
     // dd of 1000 MiB and sync on two of these as a hardware mirror, in requests of ext2's size; its metadata is not in it.
     let seconds = hdd(&sequential(Op::Write, 8000, 128 << 10)).drained as f64 / 1e9;
-    let published = rowen_bench::published::VAN_DOK[0].without;
+    let published = crate::published::VAN_DOK[0].without;
     assert!(seconds > 0.6 * published && seconds < published, "{seconds}");
     // The SSD of the LXD document, which it does not name: dd of 1 GiB and sync at 89 to 95 MB/s.
     let mut writes = sequential(Op::Write, 8192, 128 << 10);

@@ -1,7 +1,7 @@
 //! What is free is given back to files, loop devices and volumes of other groups; servers are killed meanwhile; sparse files are
 //! written out.
 
-use crate::world::{MIB, Random, Running, World, tool};
+use crate::world::{Looped, MIB, Random, Running, World, tool};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -108,7 +108,7 @@ fn what_is_below_gets_it_back() {
     let world = World::new("below", 900);
     let low = world.dir.join("pv");
     world.ok("lvcreate -y -L 500M -n base VG");
-    let stacked = World { dir: world.dir.clone(), group: format!("{}s", world.group) };
+    let stacked = world.beside("s");
     stacked.ok(&format!("vgcreate VG {}", world.node("base").display()));
     stacked.ok("lvcreate -y -L 300M -n data VG");
     fill(&stacked.node("data"), 0, 200, 1);
@@ -122,13 +122,12 @@ fn what_is_below_gets_it_back() {
     shrinks_to(&low, full - 180);
     assert!(stacked.ok("check VG").contains("is sound"));
     stacked.ok("vgremove -f VG");
-    let _may_be_gone = stacked.run("stop VG");
+    drop(stacked);
     // A loop device of the host's.
     let file = world.device("looped", 300 * MIB);
-    let node = tool("losetup", &["-f", "--show", file.to_str().unwrap()]);
-    let node = node.trim();
-    let looped = World { dir: world.dir.clone(), group: format!("{}l", world.group) };
-    looped.ok(&format!("vgcreate VG {node}"));
+    let device = Looped::new(&file);
+    let looped = world.beside("l");
+    looped.ok(&format!("vgcreate VG {}", device.path()));
     looped.ok("lvcreate -y -L 200M -n data VG");
     fill(&looped.node("data"), 0, 150, 7);
     let full = room(&file);
@@ -136,9 +135,6 @@ fn what_is_below_gets_it_back() {
     looped.ok("trim VG");
     shrinks_to(&file, full - 140);
     looped.ok("vgremove -f VG");
-    let _may_be_gone = looped.run("stop VG");
-    tool("losetup", &["-d", node]);
-    std::mem::forget((stacked, looped));
 }
 
 /// The server is killed again and again while it gives space back and volumes are written: everything is what was written.

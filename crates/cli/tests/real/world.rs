@@ -11,6 +11,8 @@ pub const MIB: u64 = 1 << 20;
 pub struct World {
     pub dir: PathBuf,
     pub group: String,
+    /// Another world has the directory.
+    is_beside: bool,
 }
 
 impl World {
@@ -20,7 +22,12 @@ impl World {
         let group = format!("real{name}{}", std::process::id());
         let dir = std::env::temp_dir().join(format!("rowen-{group}"));
         fs::create_dir_all(&dir).unwrap();
-        World { dir, group }
+        World { dir, group, is_beside: false }
+    }
+
+    /// Another group in the same directory. It has to be dropped before this world.
+    pub fn beside(&self, suffix: &str) -> World {
+        World { dir: self.dir.clone(), group: format!("{}{suffix}", self.group), is_beside: true }
     }
 
     /// With a group on one file of that many MiB.
@@ -89,8 +96,16 @@ impl World {
         point
     }
 
+    /// Unmounts it. A program that another test starts at this moment has, until it is executed, a copy of what this
+    /// process had open: for so long the mount is busy.
     pub fn unmount(&self, volume: &str) {
-        tool("umount", &[self.dir.join(format!("mnt-{volume}")).to_str().unwrap()]);
+        let point = self.dir.join(format!("mnt-{volume}"));
+        let until = Instant::now() + Duration::from_secs(10);
+        while rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty()) == Err(rustix::io::Errno::BUSY) {
+            assert!(Instant::now() < until, "{} is still busy", point.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!self.mounts().contains(&point.display().to_string()), "{} is still mounted", point.display());
     }
 
     fn mounts(&self) -> Vec<String> {
@@ -114,7 +129,28 @@ impl Drop for World {
             std::thread::sleep(Duration::from_millis(200));
         }
         let _may_be_gone = self.run("stop VG");
-        let _left = fs::remove_dir_all(&self.dir);
+        if !self.is_beside {
+            let _left = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// A loop device over a file, by losetup. Dropped, also by a failure, it is detached.
+pub struct Looped(String);
+
+impl Looped {
+    pub fn new(file: &Path) -> Looped {
+        Looped(tool("losetup", &["--find", "--show", file.to_str().unwrap()]).trim().to_owned())
+    }
+
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Looped {
+    fn drop(&mut self) {
+        let _may_be_gone = Command::new("losetup").args(["-d", &self.0]).stderr(Stdio::null()).status();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Discards of free blocks on the disks (rules DC1 to DC5 in `discards.rs`): newly freed blocks, after their
+//! Discards of free blocks on the disks (rules DC1 to DC6 in `discards.rs`): newly freed blocks, after their
 //! checkpoint; blocks that were discarded on a volume; and all free blocks on request (`rowen trim`).
 //!
 //! One request at a time, of up to 32 MiB, with a pause after each while volumes are written.
@@ -91,7 +91,8 @@ impl Group {
         self.discards.trim.lock().clone()
     }
 
-    /// Starts to discard all free blocks, even if that makes a whole file sparse.
+    /// Starts to discard all free blocks, even if that makes a whole file sparse. Removals that are under way end first:
+    /// their blocks are discarded, too (DC6).
     ///
     /// # Errors
     /// [`Error::Busy`]: that is under way already.
@@ -135,6 +136,13 @@ impl Group {
     }
 
     async fn trim(self: &Arc<Self>) -> Result<()> {
+        // What a removed volume held becomes free in the background. A removal that finds no room (D6) ends the wait.
+        if !self.core.planted("trimmed_before_removals") {
+            match self.reclaim_idle().await {
+                Ok(()) | Err(Error::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         // Freed blocks become free only after a checkpoint.
         self.checkpoint().await?;
         self.discards.trim.lock().total = self.core.space.lock().free_blocks();

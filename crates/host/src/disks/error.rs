@@ -1,5 +1,6 @@
 //! Why a physical volume could not be opened, in one sentence each.
 
+use super::holders;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,11 +53,11 @@ impl OpenError {
         OpenError::new(path, Reason::System { doing, source })
     }
 
-    /// Whether to retry after this time, because the holder may release it. If no holder can be named, a process was
-    /// killed and the kernel has not ended its requests yet, which takes longer.
+    /// Whether to retry after this time, because the holder may release it. If no holder can be named, or it has ended,
+    /// the kernel has not ended its requests yet, which takes longer on a busy machine.
     pub fn may_pass(&self, waited: Duration, limit: Duration) -> bool {
-        let limit = match self.reason {
-            Reason::InUse { by: None } => limit.max(LAST_REQUESTS),
+        let limit = match &self.reason {
+            Reason::InUse { by } if by.as_deref().is_none_or(holders::has_ended) => limit.max(LAST_REQUESTS),
             _ => limit,
         };
         self.is_in_use() && waited < limit

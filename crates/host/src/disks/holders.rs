@@ -71,6 +71,14 @@ pub fn loop_device_of(file: &Path) -> Option<String> {
     loop_devices().find(|(_, backing)| *backing == file).map(|(device, _)| device.display().to_string())
 }
 
+/// What is said of a holder that has ended.
+const ENDED: &str = ", which has ended: its last writes are under way, or another process has its lock";
+
+/// Whether this holder, as [`locker_of`] names it, has ended.
+pub fn has_ended(holder: &str) -> bool {
+    holder.ends_with(ENDED)
+}
+
 /// The process whose flock lies on a file.
 pub fn locker_of(file: &fs::Metadata) -> Option<String> {
     lock_of(file).and_then(|pid| process(&pid))
@@ -94,9 +102,7 @@ fn process(pid: &str) -> Option<String> {
     }
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => Some(format!("process {pid} ({})", name.trim_end())),
-        Err(_) => Some(format!(
-            "process {pid}, which has ended: its last writes are under way, or another process has its lock"
-        )),
+        Err(_) => Some(format!("process {pid}{ENDED}")),
     }
 }
 

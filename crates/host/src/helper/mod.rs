@@ -29,7 +29,7 @@ pub(crate) use session::{Session, is_gone, is_late};
 use crate::devices::{formats, handed, probe, sample};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::{archive, history, journal, planted, witness};
+use crate::{archive, history, journal, planted, settings, witness};
 use hold::Held;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,8 @@ pub(crate) enum Job {
     Archive(archive::Work),
     /// Writes down who is in a group.
     Witness(witness::Work),
+    /// Reads the files of settings.
+    Settings,
 }
 
 /// Why a request to a helper failed.
@@ -218,6 +220,7 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             reached("witnessing");
             answer(witness::obey(&work).doing(|| "write".into()).map(|()| 0))
         }
+        Job::Settings => write_frame(&mut &*socket, &settings::load()),
         Job::Open { path, alone } => {
             reached("opening");
             handed::answer(socket, &path, alone)

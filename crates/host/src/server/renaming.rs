@@ -160,7 +160,8 @@ fn complete(from: &str, to: &str, run_dir: u64) -> std::result::Result<(), Box<d
         keeper::send_name(to)?;
     }
     // The last copy of the metadata under the old name is history. It is no reason to stay half renamed.
-    let retention = (&settings::load().unwrap_or_default().settings()).into();
+    let loaded = settings::Asked::begin().end(LAST).unwrap_or_else(|_| settings::kept(to).unwrap_or_default());
+    let retention = (&loaded.settings()).into();
     if let Err(e) = archive::ask(Work::Retire { group: from.to_owned(), retention }, LAST) {
         log::warning(format_args!("cannot archive the metadata of volume group \"{from}\": {e}"));
     }

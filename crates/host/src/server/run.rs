@@ -1,4 +1,7 @@
 //! The server process from start to end.
+//!
+//! * EN2 The files of a removed group are free as soon as the group is removed. The kernel would hold them until it has
+//!   removed the rings of this process: more than a second after its end, on a busy machine.
 
 use super::archive::Archive;
 use super::listen::Listener;
@@ -36,6 +39,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a server that starts waits for the settings: one that follows another, which users wait for, and the first
+/// since boot, which has nothing else to go by. And how long one waits that serves.
+const SETTINGS_OF_A_SUCCESSOR: Duration = Duration::from_millis(500);
+const SETTINGS: Duration = Duration::from_secs(10);
+const SETTINGS_AGAIN: Duration = Duration::from_secs(600);
 /// How long a killed predecessor's last writes may take.
 const PREDECESSOR: Duration = Duration::from_secs(10);
 /// How long an idle server that a command started keeps running.
@@ -206,11 +214,12 @@ fn internal(doing: &str, group: &str, error: impl std::fmt::Display) -> Failure 
 fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>, Presence, Listener)> {
     let name = &options.group;
     let mut steps = Steps::begin();
+    let asked = settings::Asked::begin();
     renaming::settle(name)?;
     // This comes first, so that a missing group leaves no directory behind.
     let (mut members, lost) = opening::find_members(name)?;
     steps.done("devices found");
-    let loaded = load_settings();
+    let Started { loaded, is_late } = settings_at_start(name, asked);
     let settings = loaded.settings();
     let latency = processor_latency(settings.processor_latency);
     let (presence, pool, prepared) = if options.is_successor {
@@ -264,6 +273,12 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     // The volumes are served: the file may lie on one of them.
     server.service.note_membership();
     (options.reached)("taken over");
+    if is_late {
+        reload(&server);
+    }
+    if let Err(e) = settings::keep(name, &loaded) {
+        log::warning(format_args!("the settings are not kept for a successor: {e}"));
+    }
     let listener = Listener::bind(name, server.clone()).map_err(|e| internal("bind the control socket", name, e))?;
     Ok((server, presence, listener))
 }
@@ -289,15 +304,30 @@ fn become_the_server(name: &str) -> Result<Presence> {
     })
 }
 
-fn load_settings() -> Loaded {
-    let loaded = settings::load().unwrap_or_else(|why| {
+/// The settings with which a server starts.
+struct Started {
+    loaded: Loaded,
+    /// They were not read in time.
+    is_late: bool,
+}
+
+/// H14
+fn settings_at_start(group: &str, asked: settings::Asked) -> Started {
+    let before = settings::kept(group);
+    let limit = if before.is_some() { SETTINGS_OF_A_SUCCESSOR } else { SETTINGS };
+    match asked.end(limit) {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(log::warning);
+            Started { loaded, is_late: false }
+        }
         // Applications may be waiting for this server: an error in a settings file must not prevent its start.
-        why.lines().for_each(log::warning);
-        log::warning("the default settings are used");
-        Loaded::default()
-    });
-    loaded.warnings.iter().for_each(log::warning);
-    loaded
+        Err(settings::Unread { why, may_come }) => {
+            why.lines().for_each(log::warning);
+            let which = if before.is_some() { "settings of the server before it" } else { "default settings" };
+            log::warning(format_args!("the {which} are used"));
+            Started { loaded: before.unwrap_or_default(), is_late: may_come }
+        }
+    }
 }
 
 /// The workers' limit on the processors' wake-up latency. Without it they work, but more slowly.
@@ -388,7 +418,7 @@ enum Ending {
     Upgraded,
 }
 
-fn serve(server: &Server, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
+fn serve(server: &Arc<Server>, listener: &Listener, signals: &Signals, options: &Options) -> Ending {
     let period = PERIOD.min(options.idle.unwrap_or(PERIOD)).max(Duration::from_millis(50));
     let timeout = Timespec { tv_sec: period.as_secs().cast_signed(), tv_nsec: period.subsec_nanos().into() };
     // A move of its predecessor continues at once.
@@ -461,18 +491,28 @@ fn lists_of(loaded: &Loaded) -> Lists {
     Lists::of(&loaded.config, lists::host_tags(&loaded.config, &archive::host_name()))
 }
 
-/// Reads the settings again. If that fails, nothing changes.
-fn reload(server: &Server) {
-    match settings::load() {
-        Ok(loaded) => {
-            loaded.warnings.iter().for_each(log::warning);
-            let settings = loaded.settings();
-            server.exports.set_request_memory(settings.request_memory_bytes());
-            server.service.set_settings(&settings, lists_of(&loaded));
-            server.archive.set_settings(settings);
-            log::event(What::Changed, "the settings were read again");
+/// Has the settings read again, and waits for them in the background. If that fails, nothing changes.
+fn reload(server: &Arc<Server>) {
+    let (asked, server) = (settings::Asked::begin(), Arc::downgrade(server));
+    let wait = move || {
+        let loaded = asked.end(SETTINGS_AGAIN);
+        let Some(server) = server.upgrade() else { return };
+        match loaded {
+            Ok(loaded) => {
+                loaded.warnings.iter().for_each(log::warning);
+                let settings = loaded.settings();
+                server.exports.set_request_memory(settings.request_memory_bytes());
+                server.service.set_settings(&settings, lists_of(&loaded));
+                server.archive.set_settings(settings);
+                // The next server may have to do with older ones.
+                let _may_be_full = settings::keep(&server.service.name, &loaded);
+                log::event(What::Changed, "the settings were read again");
+            }
+            Err(unread) => unread.why.lines().for_each(log::warning),
         }
-        Err(why) => why.lines().for_each(log::warning),
+    };
+    if let Err(e) = std::thread::Builder::new().name("rowen-settings".into()).spawn(wait) {
+        log::warning(format_args!("the settings are not read again: {e}"));
     }
 }
 
@@ -486,6 +526,13 @@ fn log_stats(server: &Server) {
 /// Answers running requests, and then ends in the requested way.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
+    if ending == Ending::Destroyed {
+        // EN2
+        if !planted::is("destroyed_holds_on") {
+            server.pvs.let_go();
+        }
+        (service.reached)("let go");
+    }
     let lacks_room =
         service.group.has_room_for_records().err().filter(|_| matches!(ending, Ending::Signalled | Ending::Reopened));
     if lacks_room.is_some() {
@@ -570,6 +617,7 @@ fn close(server: &Server, ending: Ending) -> u8 {
     systemd::ended();
     match closed {
         Ok(()) => {
+            server.pvs.let_go();
             left::forget(&service.name);
             log::event(What::Ended, format_args!("volume group \"{}\" is closed", service.name));
             0

@@ -49,6 +49,10 @@ pub const TESTS: &[Test] = &[
     ("life::a_command_that_hangs_keeps_no_server_from_ending", a_command_that_hangs_keeps_no_server_from_ending),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
+    (
+        "life::disks_of_a_removed_group_are_free_before_its_server_ends",
+        disks_of_a_removed_group_are_free_before_its_server_ends,
+    ),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
     ("life::a_check_keeps_no_server_out", a_check_keeps_no_server_out),
 ];
@@ -359,6 +363,20 @@ fn disks_of_a_removed_group_are_free_at_once() {
         .unwrap();
     }
     assert!(vg.names().is_empty());
+}
+
+/// EN2: the server that removed the group takes its time to end.
+fn disks_of_a_removed_group_are_free_before_its_server_ends() {
+    let vg = Vg::make(&[64 * MIB]);
+    vg.create("lv", VolumeKind::Thick, 8 * MIB, true);
+    let pid = vg.server();
+    let pause = Pause::at("let go");
+    vg.ask(Request::Destroy { force: true });
+    assert_eq!(pause.wait(), pid);
+    devices::pvremove(&vg.files[0], Consent::default()).unwrap();
+    assert!(lives(pid));
+    drop(pause);
+    wait_for("the server's end", || !lives(pid));
 }
 
 fn a_closed_group_is_checked() {
