@@ -15,6 +15,7 @@ mod iostat;
 mod logs;
 mod missing;
 mod moves;
+mod replicate;
 mod resized_disks;
 mod room;
 mod ssh;
