@@ -374,6 +374,8 @@ options! {
     Pull None, "pull", Kind::Flag, "From another host to this one.";
     Limit None, "limit", Kind::Text("RATE"), "So many bytes in a second, at most: 50m are 50 MiB.";
     DryRun None, "dryrun", Kind::Flag, "Only say what would be done.";
+    RemoveAll None, "all", Kind::Flag, "Remove all that the policies do not keep, also if that is more than half of a volume's snapshots.";
+    StatusFormat None, "format", Kind::Word(&["table", "json", "prometheus"]), "For people, for programs, or in the text format of Prometheus.";
     Ssh Some('e'), "ssh", Kind::Text("COMMAND"), "How another host is reached, with its options: \"ssh -p 2222 -i KEY\".";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";

@@ -3,7 +3,7 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat,
+    backup, bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat,
     lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, points, pv, pv_edit, pvmove, receive,
     refused, replicate, reports, scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
@@ -1267,6 +1267,23 @@ pub const COMMANDS: &[Command] = &[
             ("rowen replicate --pull h2:vg1/db vg0/db", "the way back, after a failover"),
         ],
         run: replicate::replicate,
+    },
+    Command {
+        name: "backup",
+        summary: "Take, send and remove snapshots as policies say, and tell how well that goes",
+        is_lvm: false,
+        forms: &["run [ POLICY ... ]", "status [ POLICY ... ]", "list [ POLICY ... ]", "import-sanoid FILE"],
+        operands: Operands::Nothing,
+        options: &[DryRun, RemoveAll, StatusFormat, Json],
+        examples: &[
+            ("rowen backup run", "what is due; rowen-backup.timer runs it every 15 minutes"),
+            ("rowen backup run --dry-run", "what it would do"),
+            ("rowen backup status", "exit code 1 if anything is late, for monitors"),
+            ("rowen backup status --format prometheus >FILE.prom", "for node_exporter"),
+            ("rowen backup list databases", "which snapshots there are, and for what each of them is kept"),
+            ("rowen backup import-sanoid /etc/sanoid/sanoid.conf >/etc/rowen/backup.conf", "what sanoid did"),
+        ],
+        run: backup::backup,
     },
     Command {
         name: "thin_send",

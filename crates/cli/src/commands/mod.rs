@@ -1,6 +1,7 @@
 //! The commands. A command gets a parsed command line. It asks for a report and decides, prints what it rounds or
 //! reduces, asks for confirmation if data could be lost, and sends one request.
 
+pub mod backup;
 pub mod bookmark;
 pub mod bundle;
 pub mod config;

@@ -83,6 +83,23 @@ impl Job {
         self.end(session, &both, resumed, sent?)
     }
 
+    /// Brings the target to the snapshots of a policy that are newer than what it has, one after the other.
+    pub fn run_policy(&mut self, session: &mut Session<'_>, policy: &str) -> Result<Sent> {
+        let _alone = self.lock(session)?;
+        let (both, resumed) = self.begin(session)?;
+        let base = self.base(&both)?;
+        let at_base = base.and_then(|base| both.from.snapshots().position(|point| point.name == base.name));
+        let is_newer = |at: usize| at_base.is_none_or(|base| at > base);
+        let own = both.from.snapshots().enumerate().filter(|(_, point)| point.policy.as_deref() == Some(policy));
+        let mut newer: Vec<String> = own.filter(|(at, _)| is_newer(*at)).map(|(_, point)| point.name.clone()).collect();
+        if base.is_some() && at_base.is_none() {
+            // Which of them are newer than a bookmark is not known, but for the last one.
+            newer.drain(..newer.len().saturating_sub(1));
+        }
+        let sent = self.bring(session, &both, &newer)?;
+        self.end(session, &both, resumed, sent)
+    }
+
     /// Looks at both sides, and goes on with what was cut: so many bytes of it passed.
     fn begin(&self, session: &mut Session<'_>) -> Result<(Both, Option<u64>)> {
         let mut both = self.look(session)?;

@@ -3,7 +3,7 @@
 mod job;
 mod side;
 
-pub use job::Job;
+pub use job::{Job, Sent, moment_name, numbered};
 pub use side::{SSH, Side};
 
 use crate::failure::{Failure, Result};
