@@ -115,6 +115,13 @@ impl Points {
         self.snapshots().find(|point| point.point_uuid == point_uuid)
     }
 
+    /// Whether it gives a snapshot that is held its identity: then it is not removed (HO3).
+    pub fn names_held(&self, point: &Point) -> bool {
+        let is_named = |other: &&Point| other.name != point.name && other.point_uuid == point.point_uuid;
+        self.named_by(&point.point_uuid).is_some_and(|named_by| named_by.name == point.name)
+            && self.snapshots().filter(is_named).any(|other| !other.holds.is_empty())
+    }
+
     /// What has these contents: a snapshot, or else a bookmark.
     pub fn at(&self, point_uuid: &str) -> Option<&Point> {
         let is_it = |point: &&Point| point.point_uuid == point_uuid;

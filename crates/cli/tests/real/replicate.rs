@@ -135,3 +135,55 @@ fn a_copy_on_another_host_is_cut_goes_on_and_comes_back() {
     from.ok("check VG");
     to.ok("check VG");
 }
+
+#[test]
+fn policies_take_send_and_remove() {
+    let pair = Pair::new("backup");
+    let (from, to) = (&pair.from, &pair.to);
+    let mut random = Random(6);
+    from.ok("lvcreate -L 64M -n db VG");
+    // As if three runs had been.
+    for number in 0..3 {
+        pair.write(&mut random, 10 * number, 8);
+        from.ok(&format!("lvcreate -s -pr -n db-p-{number} --addtag backup=p VG/db"));
+    }
+    from.ok("lvcreate -s -n mine VG/db");
+    let target = format!("to = \"root@h2:{}\"\n ssh = \"{}\"\n limit = \"500m\"", to.group, pair.ssh.display());
+    let policy = format!("volumes = [\"{}/db\"]\n every = \"1d\"\n keep = \"frequent:1\"\n", from.group);
+    let conf = format!("policies {{\n p {{\n {policy} targets {{\n h2 {{\n {target}\n }}\n }}\n }}\n}}\n");
+    fs::write(from.dir.join("etc/backup.conf"), conf.replace("every", "evry")).unwrap();
+    from.refused("backup run", 4, "there is no setting \"policies/p/evry\"");
+    fs::write(from.dir.join("etc/backup.conf"), &conf).unwrap();
+    from.refused("backup status", 1, "");
+    // Two runs at once.
+    let lock = File::options().create(true).append(true).open(from.dir.join("run/backup.lock")).unwrap();
+    lock.lock().unwrap();
+    from.refused("backup run", 5, "Another run of the command does this already");
+    drop(lock);
+    // The stream is cut, and the other host's server is killed: the next run goes on.
+    fs::write(from.dir.join("cut"), (4 * MIB).to_string()).unwrap();
+    from.refused("backup run", 5, "the same command goes on there");
+    let status = from.run("backup status");
+    let told = String::from_utf8_lossy(&status.stdout);
+    assert!(status.status.code() == Some(1) && told.contains("the last attempt failed"), "{told}");
+    tool("kill", &["-9", &to.server().unwrap().to_string()]);
+    let told = from.ok("backup run --all");
+    assert!(told.contains("db-p-2 has arrived"), "{told}");
+    pair.are_same();
+    let status = from.ok("backup status");
+    assert!(status.contains("ok   p") && status.contains("the newest db-p-2"), "{status}");
+    assert!(from.ok("backup status --format prometheus").contains("rowen_backup_target_late"));
+    // One of the policy is left on each side, and what a person made.
+    let names = |world: &World| {
+        world.ok("lvs --noheadings -o name VG").split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!((names(from), names(to)), (words(&["db", "db-p-2", "mine"]), words(&["db", "db-p-2"])));
+    from.refused("lvremove -y VG/db-p-2", 5, "is held (replicate-");
+    to.refused("lvremove -y VG/db-p-2", 5, "is held (replicate-");
+    from.ok("check VG");
+    to.ok("check VG");
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}

@@ -111,7 +111,7 @@ impl Policies {
             match parts[..] {
                 ["policies", policy, key] => policies.policy(entry, policy)?.set(entry, key)?,
                 ["policies", policy, "targets", target, key] => {
-                    policies.policy(entry, policy)?.set_target(entry, target, key)?
+                    policies.policy(entry, policy)?.set_target(entry, target, key)?;
                 }
                 ["policies"] if entry.value.is_none() => {}
                 _ => {

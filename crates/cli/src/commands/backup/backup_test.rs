@@ -120,6 +120,24 @@ fn many_snapshots_do_not_go_at_once() {
     assert_eq!(of_policy(&mut world, "vg0").len(), 1);
 }
 
+/// A person holds a snapshot that has its identity from one of the policy: that one stays, and is no failure.
+#[test]
+fn what_names_a_held_snapshot_is_kept() {
+    let mut world = world();
+    world.files.insert(CONF.to_owned(), POLICY.replace("hourly:3 daily:2", "hourly:1"));
+    said(&mut world, "rowen backup run", 0, "Took");
+    let first = of_policy(&mut world, "vg0");
+    ok(&mut world, "lvcreate -s -n mine vg0/db");
+    ok(&mut world, "rowen hold -n me vg0/mine");
+    for _ in 0..4 {
+        next(&mut world, 1);
+        said(&mut world, "rowen backup run --all", 0, "has arrived");
+    }
+    assert_eq!((of_policy(&mut world, "vg0").len(), of_policy(&mut world, "vg0")[0] == first[0]), (2, true));
+    ok(&mut world, "rowen release --all vg0/mine");
+    said(&mut world, "rowen backup run", 0, "Removed vg0/db-nightly-20261120T181334Z.");
+}
+
 #[test]
 fn status_is_for_monitors() {
     let mut world = world();

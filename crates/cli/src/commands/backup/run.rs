@@ -154,8 +154,8 @@ impl Run {
         } else {
             own(&points, policy).collect()
         };
-        let shots: Vec<Shot> =
-            all.iter().map(|point| Shot { made: point.made, is_held: !point.holds.is_empty() }).collect();
+        let is_held = |point: &Point| !point.holds.is_empty() || points.names_held(point);
+        let shots: Vec<Shot> = all.iter().map(|point| Shot { made: point.made, is_held: is_held(point) }).collect();
         for at in removable(&shots, keep, self.all, bucket) {
             let full = side.of(&all[at].name);
             if self.is_dry {

@@ -377,7 +377,7 @@ impl Job {
         }
         for (side, points, hold) in [(&self.from, &both.from, &both.hold_from), (&self.to, &both.to, &both.hold_to)] {
             let kept = newest(points);
-            let is_free = |point: &&Point| point.holds.iter().all(|name| name == hold);
+            let is_free = |point: &&Point| point.holds.iter().all(|name| name == hold) && !points.names_held(point);
             let is_ours = |point: &&Point| is_made(&point.name) || planted::is("removes_what_people_made");
             let olds = points.snapshots().filter(|point| Some(&point.name) != kept.as_ref()).filter(is_ours);
             for old in olds.filter(is_free) {
