@@ -121,6 +121,44 @@ pub enum Upgraded {
     Done { pause: Option<u64> },
 }
 
+/// Where a command of Rowen's runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    Here,
+    /// On another host, through a program that runs a command line there: its words, and the host.
+    There {
+        ssh: Vec<String>,
+        host: String,
+    },
+}
+
+/// What a command of Rowen's said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub code: u8,
+    pub out: String,
+    pub err: String,
+}
+
+/// A stream from one command into another one.
+#[derive(Clone, Debug)]
+pub struct Pipe<'a> {
+    pub from: (&'a Where, &'a [String]),
+    pub to: (&'a Where, &'a [String]),
+    /// Bytes that pass in a second, at most.
+    pub limit: Option<u64>,
+}
+
+/// How a stream passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piped {
+    pub bytes: u64,
+    /// Whoever read the stream was gone before its end.
+    pub is_cut: bool,
+    pub sent: Said,
+    pub received: Said,
+}
+
 /// Receives [`Outcome::Progress`] and [`Outcome::Notice`].
 pub type News<'a> = &'a mut dyn FnMut(Outcome);
 
@@ -228,6 +266,12 @@ pub trait Backend {
     fn default_group(&mut self) -> Option<String>;
     /// The command that the ssh client requested, if sshd runs another in its place.
     fn ssh_command(&mut self) -> Option<String>;
+    /// Runs a command of Rowen's, here or on another host, which is read by no shell in between as anything but words.
+    fn rowen(&mut self, at: &Where, words: &[String]) -> Answer<Said>;
+    /// Runs two, of which the second one reads what the first one writes. `tell` gets the bytes that have passed.
+    fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped>;
+    /// A lock for as long as the value is kept. Refused at once while another process has it.
+    fn only_one(&mut self, name: &str) -> Answer<Option<File>>;
     /// The path from the root.
     fn absolute(&mut self, path: &str) -> String;
     /// Whether something is at this path.

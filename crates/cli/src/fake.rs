@@ -2,8 +2,8 @@
 //! real engine, over disks in memory.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Place, Probe, PvFormat, Scrapes, Surveyor,
-    Trouble, Upgraded, WentOn,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Pipe, Piped, Place, Probe, PvFormat, Said,
+    Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::console::Console;
 use crate::session::no_group;
@@ -99,6 +99,14 @@ pub struct Fake {
     pub before_diff: Option<fn(&mut Fake)>,
     /// The server ends at the next publications of what was received; whether it has done it then.
     pub ends_at_publish: Vec<bool>,
+    /// Hosts, and what a key may receive into there; the groups of all hosts are those of this one.
+    pub hosts: BTreeMap<String, Option<String>>,
+    /// Command lines that ran on them.
+    pub ran_there: Vec<String>,
+    /// After so many bytes streams are cut, each after its own number.
+    pub cuts: Vec<usize>,
+    /// Seconds since the usual moment.
+    pub clock: i64,
     /// Groups whose server cannot be replaced.
     pub not_upgraded: Vec<String>,
 }
@@ -600,6 +608,19 @@ impl Backend for Fake {
         self.ssh_command.clone()
     }
 
+    fn rowen(&mut self, at: &Where, words: &[String]) -> Answer<Said> {
+        self.run_at(at, words, None)
+    }
+
+    fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped> {
+        self.passes(pipe, tell)
+    }
+
+    fn only_one(&mut self, name: &str) -> Answer<Option<File>> {
+        self.turns.push(name.to_owned());
+        Ok(None)
+    }
+
     fn absolute(&mut self, path: &str) -> String {
         path.to_owned()
     }
@@ -721,7 +742,7 @@ impl Backend for Fake {
     }
 
     fn now(&mut self) -> u64 {
-        1_795_198_414
+        1_795_198_414_u64.saturating_add_signed(self.clock)
     }
 
     fn fresh_uuid(&mut self) -> Uuid {

@@ -1,8 +1,8 @@
 //! The implementation of [`Backend`] on the real host: its devices and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Place, Probe, PvFormat, Scrapes, Surveyor,
-    Trouble, Upgraded, WentOn,
+    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Pipe, Piped, Place, Probe, PvFormat, Said,
+    Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -348,6 +348,18 @@ impl Backend for Host {
 
     fn ssh_command(&mut self) -> Option<String> {
         std::env::var_os("SSH_ORIGINAL_COMMAND").map(|command| command.to_string_lossy().into_owned())
+    }
+
+    fn rowen(&mut self, at: &Where, words: &[String]) -> Answer<Said> {
+        crate::passing::run(at, words)
+    }
+
+    fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped> {
+        crate::passing::pass(pipe, tell)
+    }
+
+    fn only_one(&mut self, name: &str) -> Answer<Option<File>> {
+        crate::passing::only_one(name).map(Some)
     }
 
     fn absolute(&mut self, path: &str) -> String {

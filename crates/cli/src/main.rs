@@ -16,6 +16,7 @@ mod help;
 mod host;
 mod options;
 mod parse;
+mod passing;
 mod report;
 mod roles;
 mod scrape;
@@ -29,6 +30,8 @@ mod facts_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
 mod fake;
+#[cfg(test)]
+mod fake_hosts;
 #[cfg(test)]
 mod features_test;
 #[cfg(test)]

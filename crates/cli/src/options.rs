@@ -369,6 +369,14 @@ options! {
     ReceiveStatus None, "status", Kind::Flag, "Show what is being received, what did not come to its end, and how it goes on.";
     ReceiveToken None, "token", Kind::Flag, "Print what rowen send --resume needs to go on with what is being received for this volume.";
     ReceiveAbort None, "abort", Kind::Flag, "Give up what was received for this volume; the volume stays as it is.";
+    MoveHold None, "hold", Kind::Text("NAME"), "Hold the snapshot that is made, under this name, and end this hold of older snapshots of the volume.";
+    OfPolicy None, "policy", Kind::Text("NAME"), "Which policy of rowen backup made the snapshot.";
+    Pull None, "pull", Kind::Flag, "From another host to this one.";
+    Limit None, "limit", Kind::Text("RATE"), "So many bytes in a second, at most: 50m are 50 MiB.";
+    DryRun None, "dryrun", Kind::Flag, "Only say what would be done.";
+    RemoveAll None, "all", Kind::Flag, "Remove all that the policies do not keep, also if that is more than half of a volume's snapshots.";
+    StatusFormat None, "format", Kind::Word(&["table", "json", "prometheus"]), "For people, for programs, or in the text format of Prometheus.";
+    Ssh Some('e'), "ssh", Kind::Text("COMMAND"), "How another host is reached, with its options: \"ssh -p 2222 -i KEY\".";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";
 }

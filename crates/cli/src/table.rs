@@ -3,9 +3,9 @@
 
 use crate::command::{Command, Operands};
 use crate::commands::{
-    bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat, lvchange,
-    lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, pv, pv_edit, pvmove, receive, refused, reports,
-    scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    backup, bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat,
+    lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, points, pv, pv_edit, pvmove, receive,
+    refused, replicate, reports, scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1207,7 +1207,18 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: false,
         forms: &["VG[/LV]", "--status VG", "--token VG/LV", "--abort VG/LV", "--restrict VG[/LV]"],
         operands: Operands::Volumes,
-        options: &[SnapshotName, ReceiveThin, ReceiveStatus, ReceiveToken, ReceiveAbort, Restrict, Json, UnitsShown],
+        options: &[
+            SnapshotName,
+            ReceiveThin,
+            MoveHold,
+            OfPolicy,
+            ReceiveStatus,
+            ReceiveToken,
+            ReceiveAbort,
+            Restrict,
+            Json,
+            UnitsShown,
+        ],
         examples: &[
             (
                 "rowen receive vg1/db <db-mon.rwn",
@@ -1219,6 +1230,60 @@ pub const COMMANDS: &[Command] = &[
             ("rowen receive --abort vg1/db", "gives up what is there of it"),
         ],
         run: receive::receive,
+    },
+    Command {
+        name: "points",
+        summary: "Show the snapshots and bookmarks of a volume from which a transfer can go on",
+        is_lvm: false,
+        forms: &["VG/LV"],
+        operands: Operands::Volumes,
+        options: &[Json],
+        examples: &[
+            ("rowen points vg0/db", "from the oldest to the newest, with who holds them"),
+            ("rowen points --json vg0/db", "what rowen replicate asks the other side"),
+        ],
+        run: points::points,
+    },
+    Command {
+        name: "replicate",
+        summary: "Bring a copy of a volume up to date, in another group or on another host",
+        is_lvm: false,
+        forms: &[
+            "VG/LV [[USER@]HOST:]VG[/LV]",
+            "VG/SNAPSHOT [[USER@]HOST:]VG[/LV]",
+            "--pull [USER@]HOST:VG/LV VG[/LV]",
+        ],
+        operands: Operands::Volumes,
+        options: &[Pull, DryRun, Limit, Ssh, Plain, ReceiveThin],
+        examples: &[
+            (
+                "rowen replicate vg0/db root@h2:vg1/db",
+                "takes a snapshot, and sends what changed since the newest one that both have",
+            ),
+            ("rowen replicate vg0/db vg1", "into another group of this host, as vg1/db"),
+            ("rowen replicate vg0/db-mon h2:vg1/db", "a snapshot that is there"),
+            ("rowen replicate --dry-run vg0/db h2:vg1/db", "what would be sent"),
+            ("rowen replicate --limit 50m vg0/db h2:vg1/db", "50 MiB in a second; -e 'ssh -p 2222' for another port"),
+            ("rowen replicate --pull h2:vg1/db vg0/db", "the way back, after a failover"),
+        ],
+        run: replicate::replicate,
+    },
+    Command {
+        name: "backup",
+        summary: "Take, send and remove snapshots as policies say, and tell how well that goes",
+        is_lvm: false,
+        forms: &["run [ POLICY ... ]", "status [ POLICY ... ]", "list [ POLICY ... ]", "import-sanoid FILE"],
+        operands: Operands::Nothing,
+        options: &[DryRun, RemoveAll, StatusFormat, Json],
+        examples: &[
+            ("rowen backup run", "what is due; rowen-backup.timer runs it every 15 minutes"),
+            ("rowen backup run --dry-run", "what it would do"),
+            ("rowen backup status", "exit code 1 if anything is late, for monitors"),
+            ("rowen backup status --format prometheus >FILE.prom", "for node_exporter"),
+            ("rowen backup list databases", "which snapshots there are, and for what each of them is kept"),
+            ("rowen backup import-sanoid /etc/sanoid/sanoid.conf >/etc/rowen/backup.conf", "what sanoid did"),
+        ],
+        run: backup::backup,
     },
     Command {
         name: "thin_send",

@@ -29,6 +29,34 @@ fn holds(world: &mut Fake, name: &str) -> String {
     told.out.trim().to_owned()
 }
 
+/// HO3: of two snapshots of the same contents the older one names them, also for the other one.
+fn names_stay() {
+    let mut world = two_groups();
+    for line in ["lvcreate -s -n wed vg0/db", "lvcreate -s -n thu vg0/db", "rowen hold -n a vg0/thu"] {
+        ok(&mut world, line);
+    }
+    let point = world.report("vg0").volume("thu").unwrap().point_uuid;
+    let refused = world.run("lvremove -y vg0/wed");
+    let why = "vg0/wed has the same contents as vg0/thu, which is held (a)";
+    assert!(refused.code == 5 && refused.err.contains(why), "{refused:?}");
+    assert_eq!(world.report("vg0").volume("thu").unwrap().point_uuid, point);
+    // What names nothing of it goes, and all does when nobody needs it.
+    for line in [
+        "lvcreate -s -n fri vg0/db",
+        "lvremove -y vg0/fri vg0/mon",
+        "rowen release --all vg0/thu",
+        "lvremove -y vg0/wed",
+    ] {
+        ok(&mut world, line);
+    }
+}
+
+#[test]
+fn what_names_a_held_snapshot_stays() {
+    names_stay();
+    must_be_found("names_of_held_go", names_stay);
+}
+
 #[test]
 fn a_snapshot_is_held_until_it_is_released() {
     let mut world = two_groups();

@@ -1,6 +1,7 @@
 //! The commands. A command gets a parsed command line. It asks for a report and decides, prints what it rounds or
 //! reduces, asks for confirmation if data could be lost, and sends one request.
 
+pub mod backup;
 pub mod bookmark;
 pub mod bundle;
 pub mod config;
@@ -25,6 +26,7 @@ pub mod meter;
 pub mod metrics;
 pub mod own;
 pub mod places;
+pub mod points;
 pub mod policy;
 pub mod pv;
 pub mod pv_edit;
@@ -33,6 +35,7 @@ pub mod receive;
 pub mod receiving;
 pub mod redundancy;
 pub mod refused;
+pub mod replicate;
 pub mod reports;
 pub mod restricted;
 pub mod scans;

@@ -2,15 +2,19 @@
 
 use crate::backend::Trouble;
 use crate::commands::meter::Meter;
-use crate::commands::{receiving, restricted};
+use crate::commands::restricted::{self, Asked};
+use crate::commands::{points, receiving};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, unexpected};
+use rowen_control::holds::Hold;
+use rowen_control::names;
 use rowen_control::paths::{self, Target};
+use rowen_control::points::POLICY;
 use rowen_control::protocol::{
-    Attempt, Base, BlockRange, Bytes, ErrorKind, HexUuid, MOST_BLOCKS, Mark, Outcome, Part, Receive, ReceiveVolume,
-    Receiving, Request, Unfinished,
+    Attempt, AttributeChange, Base, BlockRange, Bytes, ErrorKind, HexUuid, MOST_BLOCKS, Mark, Outcome, Part, Receive,
+    ReceiveVolume, Receiving, Request, Unfinished, VolumeReport,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_transfer::{End, Event, Head, MarkPlace, StreamError, StreamReader, Volume};
@@ -35,7 +39,8 @@ struct Incoming {
 pub fn receive(session: &mut Session<'_>, args: &Args) -> Result {
     match restricted::asked(session, args)? {
         None => carry_out(session, args),
-        Some(asked) => carry_out(session, &asked),
+        Some(Asked::Receive(asked)) => carry_out(session, &asked),
+        Some(Asked::Points(asked)) => points::points(session, &asked),
     }
 }
 
@@ -54,6 +59,7 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
         return Ok(());
     }
     let (group, target) = place(args)?;
+    check_names(args)?;
     let into = target.as_ref().map_or_else(|| group.clone(), |target| format!("{group}/{target}"));
     let input = match session.console.take_input() {
         Some(input) if !session.console.reads_terminal() => input,
@@ -76,7 +82,7 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
                 format!("{group}/{} has this already: its snapshot {snapshot}.", one.target)
             };
             wanted.volumes.iter().zip(&snapshots).for_each(|pair| session.console.say(told(pair)));
-            return Ok(());
+            return snapshots.iter().try_for_each(|snapshot| received_for(session, args, &group, snapshot));
         }
         other => return Err(unexpected(&group, &other)),
     };
@@ -97,6 +103,38 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     incoming.send_waiting(session)?;
     incoming.publish(session, &wanted)?;
     tell(session, args, &incoming.group, &wanted, end);
+    wanted.volumes.iter().try_for_each(|one| received_for(session, args, &incoming.group, &one.snapshot))
+}
+
+/// `--hold` and `--policy`: what the snapshot is for. A hold of this name moves on from older snapshots of the same volume.
+fn received_for(session: &mut Session<'_>, args: &Args, group: &str, snapshot: &str) -> Result {
+    let hold = args.text(Opt::MoveHold).map(|name| Hold { name, until: None }.tag());
+    let policy = args.text(Opt::OfPolicy).map(|policy| format!("{POLICY}{policy}"));
+    let add_tags: Vec<String> = hold.clone().into_iter().chain(policy).collect();
+    if add_tags.is_empty() {
+        return Ok(());
+    }
+    let change = AttributeChange { add_tags, ..AttributeChange::default() };
+    session.change(group, Request::SetAttributes { name: snapshot.to_owned(), change })?;
+    let Some(hold) = hold else { return Ok(()) };
+    let report = session.report_of(group, vec![snapshot.to_owned()])?;
+    let Some(origin) = report.volume(snapshot).and_then(|volume| volume.origin.clone()) else { return Ok(()) };
+    let report = session.report_of(group, vec![origin.clone()])?;
+    let has = |other: &&VolumeReport| other.name != snapshot && other.attributes.tags.contains(&hold);
+    for other in report.snapshots_of(&origin).filter(has) {
+        let change = AttributeChange { remove_tags: vec![hold.clone()], ..AttributeChange::default() };
+        session.change(group, Request::SetAttributes { name: other.name.clone(), change })?;
+    }
+    Ok(())
+}
+
+/// Refuses names that cannot be given, before anything is received.
+fn check_names(args: &Args) -> Result {
+    for (option, what) in [(Opt::MoveHold, "a hold"), (Opt::OfPolicy, "a policy")] {
+        if let Some((name, Err(refusal))) = args.text(option).map(|name| (name, names::check_form(name))) {
+            return Err(Failure::usage(format!("\"{}\" is no name of {what}: {refusal}", name.escape_debug())));
+        }
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use rowen_engine::units::BLOCK_SIZE;
 use rowen_transfer::{Base, MarkPlace, Token, TokenVolume};
 use serde_json::json;
 
-fn unfinished(session: &mut Session<'_>, group: &str) -> Result<Vec<Unfinished>> {
+pub fn unfinished(session: &mut Session<'_>, group: &str) -> Result<Vec<Unfinished>> {
     match session.ask(group, Request::Receives)? {
         Outcome::Receives(unfinished) => Ok(unfinished),
         other => Err(unexpected(group, &other)),
@@ -34,7 +34,7 @@ pub fn token(session: &mut Session<'_>, group: &str, target: &str) -> Result {
 }
 
 /// The token, if there is a mark.
-fn token_of(one: &Unfinished) -> Option<String> {
+pub fn token_of(one: &Unfinished) -> Option<String> {
     let mark = one.mark?;
     let volume = |volume: &UnfinishedVolume| TokenVolume {
         base: volume.base.as_ref().map(|base| Base { point: base.point.0, name: base.name.clone() }),

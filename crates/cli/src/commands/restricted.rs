@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //!
-//! * RS1 A client can only receive into the named group or volume. It can use no other command, group, volume or
+//! * RS1 A client can only receive into the named group or volume, and look what it can go on from there. It can use no other command, group, volume or
 //!   setting. No shell reads its command.
 
 use crate::failure::{Failure, Result};
@@ -17,6 +17,8 @@ use rowen_engine::planted;
 const ALLOWED: &[Opt] = &[
     Opt::SnapshotName,
     Opt::ReceiveThin,
+    Opt::MoveHold,
+    Opt::OfPolicy,
     Opt::ReceiveStatus,
     Opt::ReceiveToken,
     Opt::ReceiveAbort,
@@ -25,8 +27,16 @@ const ALLOWED: &[Opt] = &[
     Opt::Test,
 ];
 
+/// What the client asks for.
+#[derive(Debug)]
+pub enum Asked {
+    Receive(Args),
+    /// What there is, from which a transfer can go on.
+    Points(Args),
+}
+
 /// The client's command line, if `args` restrict it (RS1). None: there is no restriction.
-pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
+pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Asked>> {
     let Some(allowed) = args.text(Opt::Restrict) else { return Ok(None) };
     let Some(allowed @ (Target::Group(_) | Target::Volume { .. })) = Target::parse(allowed) else {
         return Err(Failure::usage(format!("Please specify a volume group or VG/LV: \"{allowed}\" is none.")));
@@ -50,24 +60,27 @@ pub fn asked(session: &mut Session<'_>, args: &Args) -> Result<Option<Args>> {
         Failure::failed(format!("This key is for \"rowen receive\" into {into} alone: {why}."))
     })?;
     session.caller.command = format!("{}: {command}", session.caller.command);
-    session.is_test |= asked.has(Opt::Test);
-    asked.config = args.config.clone();
+    let (Asked::Receive(own) | Asked::Points(own)) = &mut asked;
+    session.is_test |= own.has(Opt::Test);
+    own.config = args.config.clone();
     Ok(Some(asked))
 }
 
 /// The client's command, or the reason of the refusal.
-fn read(command: &str, allowed: &Target) -> std::result::Result<Args, String> {
+fn read(command: &str, allowed: &Target) -> std::result::Result<Asked, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " /_.+-=:@".contains(c);
     if !command.chars().all(is_plain) {
         return Err("the command has other signs than letters, numbers and / _ . + - = : @".to_owned());
     }
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     let [program, name, words @ ..] = &words[..] else { return Err("the command is another one".to_owned()) };
-    if program.rsplit('/').next() != Some("rowen") || name != "receive" {
+    if program.rsplit('/').next() != Some("rowen") || !matches!(name.as_str(), "receive" | "points") {
         return Err("the command is another one".to_owned());
     }
-    let asked = parse::parse("receive", ALLOWED, words).map_err(|failure| failure.lines("receive").concat())?;
-    if let Some((option, _)) = asked.given().iter().find(|(option, _)| !ALLOWED.contains(option)) {
+    let is_points = name == "points";
+    let options = if is_points { &[Opt::Json][..] } else { ALLOWED };
+    let asked = parse::parse(name, options, words).map_err(|failure| failure.lines(name).concat())?;
+    if let Some((option, _)) = asked.given().iter().find(|(option, _)| !options.contains(option)) {
         return Err(format!("it has the option --{}", option.spec().long));
     }
     let [word] = &asked.positionals[..] else { return Err("it names no volume, or several".to_owned()) };
@@ -76,5 +89,8 @@ fn read(command: &str, allowed: &Target) -> std::result::Result<Args, String> {
         (Some(Target::Volume { group, .. }), Target::Group(name)) => group == *name,
         _ => false,
     };
-    if is_within || planted::is("restricted_to_nothing") { Ok(asked) } else { Err(format!("it names {word}")) }
+    if !is_within && !planted::is("restricted_to_nothing") {
+        return Err(format!("it names {word}"));
+    }
+    Ok(if is_points { Asked::Points(asked) } else { Asked::Receive(asked) })
 }

@@ -16,6 +16,7 @@ mod logs;
 mod memory;
 mod missing;
 mod moves;
+mod replicate;
 mod resized_disks;
 mod room;
 mod ssh;

@@ -4,7 +4,8 @@
 //! Invariants
 //!
 //! * HO3 A snapshot that is held is not removed, merged, reverted, resized or made writable, and nothing is received into it. Only what can
-//!   keep its contents is held: a snapshot that is at its point, and that waits for no merge.
+//!   keep its contents is held: a snapshot that is at its point, and that waits for no merge. Nor is an older snapshot of the same contents
+//!   removed that gives it its identity (PT2).
 //! * HO4 A hold that has an end ends by the clock, and nothing is removed by that.
 
 use super::failure::{Failure, Result};
@@ -13,7 +14,7 @@ use super::state::Service;
 use crate::history::What;
 use crate::holds::{Hold, holds};
 use crate::protocol::{AttributeChange, Caller, ErrorKind, Outcome, Request};
-use rowen_engine::group::{Attributes, HOLD, VolumeInfo, VolumeState};
+use rowen_engine::group::{Attributes, HOLD, VolumeInfo, VolumeState, point_identity};
 use rowen_engine::planted;
 
 impl Service {
@@ -62,6 +63,30 @@ impl Service {
             Failure::new(ErrorKind::InUse, message)
         });
         Failure::join(told.collect()).map_or(Ok(()), Err)
+    }
+
+    /// Refuses the removal of snapshots that give held ones their identity (HO3).
+    pub fn refuse_names_of_held(&self, volumes: &[VolumeInfo]) -> Result<()> {
+        let is_held = self.group.any_volume(|volume| volume.attributes.is_held());
+        if !is_held || planted::is("names_of_held_go") {
+            return Ok(());
+        }
+        let mut told = Vec::new();
+        for held in self.group.volumes().iter().filter(|volume| volume.attributes.is_held()) {
+            let names = |volume: &&VolumeInfo| {
+                volume.id != held.id && held.point == Some(point_identity(volume.uuid, held.blocks))
+            };
+            let Some(volume) = volumes.iter().find(names) else { continue };
+            let by = holds(&held.attributes.tags).map(|hold| hold.name).collect::<Vec<_>>().join(", ");
+            let (group, other) = (&self.name, &held.name);
+            let message = format!(
+                "Logical volume {group}/{} has the same contents as {group}/{other}, which is held ({by}) and has its identity from it: it \
+                 cannot be removed. \"rowen release --all {group}/{other}\" ends the holds.",
+                volume.name
+            );
+            told.push(Failure::new(ErrorKind::InUse, message));
+        }
+        Failure::join(told).map_or(Ok(()), Err)
     }
 
     /// Ends holds that have an end (HO4).

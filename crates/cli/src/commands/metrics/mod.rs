@@ -1,7 +1,7 @@
 //! Metrics of the groups for Prometheus. Names and units follow its conventions: bytes and seconds, `_total` at the end
 //! of counters. Unknown values are left out.
 
-mod exposition;
+pub mod exposition;
 
 use crate::backend::Place;
 use crate::commands::groups::known_group;

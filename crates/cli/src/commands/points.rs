@@ -1,0 +1,59 @@
+//! What a volume has from which a transfer can go on: for people, and for the other side of `rowen replicate`.
+
+use crate::commands::receiving::{token_of, unfinished};
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::session::{Session, no_volume};
+use rowen_control::paths::{self, Target};
+use rowen_control::points::{Point, Points};
+
+pub fn points(session: &mut Session<'_>, args: &Args) -> Result {
+    let [word] = &args.positionals[..] else {
+        return Err(Failure::usage("Please specify one logical volume: VG/LV."));
+    };
+    let (group, volume) = match Target::parse(word) {
+        Some(Target::Volume { group, volume }) => (group, volume),
+        Some(_) => return Err(Failure::usage(format!("Please specify a logical volume: \"{word}\" is none."))),
+        None => return Err(Failure::usage(paths::refusal(word))),
+    };
+    let found = look(session, &group, &volume)?;
+    if args.has(Opt::Json) {
+        let text = serde_json::to_string(&found).expect("it is made of texts and numbers");
+        session.console.raw_out(&format!("{text}\n"));
+        return Ok(());
+    }
+    if !found.exists {
+        return Err(Failure::failed(no_volume(&group, &volume)));
+    }
+    if found.points.is_empty() {
+        session.console.say(format!("Logical volume {group}/{volume} has no snapshot that could be sent."));
+    } else {
+        session.console.raw_out(&format!("  {:<28} {:<26} {:<38} HELD BY\n", "POINT", "MADE", "POINT UUID"));
+    }
+    for point in &found.points {
+        let line = line_of(&found, point);
+        session.console.raw_out(&format!("{line}\n"));
+    }
+    Ok(())
+}
+
+fn line_of(found: &Points, point: &Point) -> String {
+    let kind = if point.is_bookmark { " (bookmark)" } else { "" };
+    let now = if found.point_uuid.as_ref() == Some(&point.point_uuid) { " (unchanged since)" } else { "" };
+    let name = format!("{}{kind}{now}", point.name);
+    let made = rowen_control::time::long(point.made);
+    format!("  {name:<28} {made:<26} {:<38} {}", point.point_uuid, point.holds.join(",")).trim_end().to_owned()
+}
+
+/// What a volume of this host has.
+pub fn look(session: &mut Session<'_>, group: &str, volume: &str) -> Result<Points> {
+    let report = session.report(group)?;
+    let unfinished = unfinished(session, group)?;
+    let mut found = Points::of(&report, volume, &unfinished);
+    let of = unfinished.iter().find(|one| one.volumes.iter().any(|arriving| arriving.target == volume));
+    if let (Some(arriving), Some(of)) = (&mut found.arriving, of) {
+        arriving.token = token_of(of);
+    }
+    Ok(found)
+}
