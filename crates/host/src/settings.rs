@@ -74,8 +74,8 @@ impl Asked {
         if planted::is("settings_in_server") {
             return load().map_err(|why| Unread { why, may_come: false });
         }
-        let heard = self.0.and_then(|mut session| session.hear::<Result<Loaded, String>>(limit));
-        match heard {
+        let received = self.0.and_then(|mut session| session.receive::<Result<Loaded, String>>(limit));
+        match received {
             Ok(loaded) => loaded.map_err(|why| Unread { why, may_come: false }),
             Err(e) => Err(Unread { why: format!("{}: read failed: {e}", path().display()), may_come: true }),
         }
