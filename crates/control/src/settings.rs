@@ -140,7 +140,6 @@ pub const KNOWN: &[Setting] = &[
     setting("server/no_space_timeout", Kind::Count, "60"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
     setting("server/rehome", Kind::Switch, "1"),
-    setting("server/request_memory", Kind::Count, "256"),
     setting("tags/hosttags", Kind::Switch, "0"),
 ];
 
@@ -299,8 +298,6 @@ pub struct Settings {
     pub command: Option<String>,
     /// `server/no_space_timeout`: for how many seconds writes wait for space, if they do not fail at once; 0: for ever.
     pub no_space_timeout: u64,
-    /// `server/request_memory`: the most MiB of data of requests in flight, of all volumes of a group.
-    pub request_memory: u64,
     /// `server/processor_latency`: the limit of the processors' wake-up latency while there are many requests.
     pub processor_latency: ProcessorLatency,
     /// `server/rehome`: fragmented volumes are defragmented in the background.
@@ -349,7 +346,6 @@ impl Default for Settings {
             snapshot_threshold: 80,
             command: None,
             no_space_timeout: 60,
-            request_memory: 256,
             processor_latency: ProcessorLatency::Auto,
             rehome: true,
             layout: LayoutSetting::Auto,
@@ -368,11 +364,6 @@ impl Settings {
     /// How long writes wait for space. `None`: for ever.
     pub fn no_space_timeout(&self) -> Option<Duration> {
         (self.no_space_timeout > 0).then(|| Duration::from_secs(self.no_space_timeout))
-    }
-
-    /// The most bytes of data of requests in flight.
-    pub fn request_memory_bytes(&self) -> usize {
-        usize::try_from(self.request_memory.saturating_mul(1 << 20)).unwrap_or(usize::MAX)
     }
 
     /// The settings that a server uses.
@@ -414,7 +405,6 @@ impl Settings {
             snapshot_threshold: count("monitor/snapshot_threshold").unwrap_or(usual.snapshot_threshold),
             command: config.text("monitor/command").filter(|command| !command.is_empty()),
             no_space_timeout: count("server/no_space_timeout").unwrap_or(usual.no_space_timeout),
-            request_memory: count("server/request_memory").unwrap_or(usual.request_memory),
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
             layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
@@ -466,7 +456,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -475,7 +465,6 @@ mod tests {
             command: Some("/bin/true".into()),
             processor_latency: ProcessorLatency::Micros(20),
             no_space_timeout: 0,
-            request_memory: 64,
             layout: LayoutSetting::Read,
             fill_keeps: 40,
             issue_discards: true,

@@ -118,8 +118,6 @@ pub struct Core {
     pub no_space_timeout: NoSpaceTimeout,
     /// Writes that wait for room, by volume.
     pub held: Mutex<Map<VolumeId, u64>>,
-    /// How many there are. Requests read only this.
-    pub held_writes: AtomicU64,
     pub points: Arc<Points>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
@@ -180,7 +178,6 @@ impl Core {
             pools: Mutex::new(Pools::default()),
             no_space_timeout: NoSpaceTimeout::default(),
             held: Mutex::default(),
-            held_writes: AtomicU64::new(0),
             points,
             journal,
             gate: RwLock::new(()),

@@ -13,7 +13,6 @@ mod fsx;
 mod history;
 mod iostat;
 mod logs;
-mod memory;
 mod missing;
 mod moves;
 mod replicate;

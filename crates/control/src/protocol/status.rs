@@ -61,12 +61,6 @@ pub struct StatusReport {
     pub nodes_lost: u64,
     /// Blocks of the journal that cannot be written.
     pub bad_places: Vec<String>,
-    /// Bytes of data of requests in flight.
-    #[serde(default)]
-    pub request_memory: u64,
-    /// The most of them (`server/request_memory`).
-    #[serde(default)]
-    pub request_memory_limit: u64,
 }
 
 /// What a group waits for after it has lost a disk, and what to do.

@@ -75,8 +75,6 @@ impl Service {
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,
             bad_places: self.bad_places(),
-            request_memory: 0,
-            request_memory_limit: 0,
         }
     }
 

@@ -89,14 +89,6 @@ impl NoSpaceTimeout {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Whether a write to a volume of this pool waits, or has failed, for lack of room.
-    pub fn is_full(&self, pool: &str) -> bool {
-        self.is_tried() && {
-            let begun = &self.inner.lock().begun;
-            begun.contains_key(&None) || begun.contains_key(&Some(pool.to_owned()))
-        }
-    }
-
     /// A write found room in the group and, if it has one, in its pool. True: waiting writes must be woken.
     pub fn room(&self, pool: &str) -> bool {
         let mut inner = self.inner.lock();

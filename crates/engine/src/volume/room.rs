@@ -27,14 +27,12 @@ struct Held<'a> {
 impl Held<'_> {
     fn new(core: &Core, volume: VolumeId) -> Held<'_> {
         *core.held.lock().entry(volume).or_default() += 1;
-        core.held_writes.fetch_add(1, Ordering::Relaxed);
         Held { core, volume }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.core.held_writes.fetch_sub(1, Ordering::Relaxed);
         let mut held = self.core.held.lock();
         match held.get_mut(&self.volume) {
             Some(writes) if *writes > 1 => *writes -= 1,
@@ -103,14 +101,6 @@ impl Volume {
                 }
             }
         }
-    }
-
-    /// Whether writes may have to wait for room: the volume's pool, the group or a disk is full.
-    pub fn waits_for_room(&self) -> bool {
-        let timeout = &self.core.no_space_timeout;
-        self.core.backing.is_short()
-            || (timeout.is_tried() && timeout.is_full(&self.state.lock().meta.attributes.pool))
-            || (self.core.held_writes.load(Ordering::Relaxed) > 0 && self.core.held.lock().contains_key(&self.id))
     }
 
     /// Whether the write takes blocks that were not reserved.

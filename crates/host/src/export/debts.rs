@@ -1,4 +1,4 @@
-//! Reports of the exports to the server: deaths of keepers, memory in use, and volumes with acknowledged writes that may be lost with
+//! Reports of the exports to the server: deaths of keepers, and volumes with acknowledged writes that may be lost with
 //! a pulled disk. The next flush of such a volume must fail (RT2).
 
 use super::{Exports, Target};
@@ -9,16 +9,6 @@ impl Exports {
     /// How often another took a dead keeper's place.
     pub fn keeper_deaths(&self) -> u64 {
         self.inner.keepers.load(Ordering::Acquire)
-    }
-
-    /// Sets the memory for requests' data, in bytes (FB1).
-    pub fn set_request_memory(&self, bytes: usize) {
-        self.inner.memory.budget.set_limit(bytes);
-    }
-
-    /// Bytes of request data in use, and the most.
-    pub fn request_memory(&self) -> (usize, usize) {
-        self.inner.memory.budget.used()
     }
 
     /// The active volumes, by their numbers.

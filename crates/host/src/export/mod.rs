@@ -45,7 +45,8 @@ use crate::{paths, planted};
 use dispatch::Dispatch;
 use ended::Ended;
 use error::Doing;
-use fuse::{Connection, Memory};
+use fuse::Connection;
+use fuse::buffers::Buffers;
 use loopdev::LoopDevice;
 use nodes::Nodes;
 use openers::Numbers;
@@ -108,7 +109,7 @@ struct Inner {
     nodes: Nodes,
     /// None: the kernel's limit of watches is reached.
     written: Option<Arc<Written>>,
-    memory: Memory,
+    buffers: Arc<Buffers>,
     dispatch: Dispatch,
     runtime: Arc<dyn Runtime>,
     keeper: Mutex<keeper::Client>,
@@ -145,7 +146,7 @@ impl Exports {
             written: watch_nodes(dev),
             run,
             files,
-            memory: Memory::default(),
+            buffers: Arc::default(),
             dispatch: Dispatch::new(pool),
             runtime: pool.runtime(),
             keeper: Mutex::new(keeper),
@@ -430,7 +431,7 @@ impl Inner {
     /// Starts serving on a worker.
     fn serve(&self, fd: Arc<OwnedFd>, target: Arc<dyn Target>) -> (Arc<Connection>, Arc<Ended>) {
         let meter = self.meters.lock().entry(target.id()).or_insert_with(|| Arc::new(Meter::for_one_thread())).clone();
-        let connection = Connection::new(fd, target, &self.memory, meter);
+        let connection = Connection::new(fd, target, self.buffers.clone(), meter);
         let ended = Arc::new(Ended::default());
         let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
         self.dispatch.start(Box::pin(async move {

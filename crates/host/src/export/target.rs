@@ -46,10 +46,6 @@ pub trait Target: Send + Sync {
     fn owes(&self) -> bool {
         false
     }
-    /// Whether writes may have to wait for room in the volume's pool or group.
-    fn waits_for_room(&self) -> bool {
-        false
-    }
     /// Fills `buf[..len]` and gives it back.
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>>;
     /// Writes `buf[..len]`; the reference is dropped before this completes.
@@ -152,10 +148,6 @@ impl Target for VolumeTarget {
 
     fn owes(&self) -> bool {
         self.owes.load(Ordering::SeqCst)
-    }
-
-    fn waits_for_room(&self) -> bool {
-        self.volume.waits_for_room()
     }
 
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>> {

@@ -246,7 +246,6 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     };
     let keeper = keeper.map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Arc::new(Exports::new(name, &pool, keeper)?);
-    exports.set_request_memory(settings.request_memory_bytes());
     let members = Arc::new(OpenMembers { group: name.clone(), pvs: pvs.clone() });
     let archive = {
         let (group, members) = (group.clone(), members.clone());
@@ -501,7 +500,6 @@ fn reload(server: &Arc<Server>) {
             Ok(loaded) => {
                 loaded.warnings.iter().for_each(log::warning);
                 let settings = loaded.settings();
-                server.exports.set_request_memory(settings.request_memory_bytes());
                 server.service.set_settings(&settings, lists_of(&loaded));
                 server.archive.set_settings(settings);
                 // The next server may have to do with older ones.

@@ -49,8 +49,6 @@ impl Handler for Server {
         let mut outcome = self.service.handle(request, caller, interim);
         if let Outcome::Status(report) = &mut outcome {
             report.keeper_deaths = self.exports.keeper_deaths();
-            let (used, limit) = self.exports.request_memory();
-            (report.request_memory, report.request_memory_limit) = (used as u64, limit as u64);
         }
         outcome
     }

@@ -187,8 +187,6 @@ fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
         ("rowen_group_size_bytes", "The space of the volume group", bytes(report.blocks)),
         ("rowen_group_free_bytes", "Space of the volume group that can be taken", bytes(report.available_blocks)),
         ("rowen_group_metadata_bytes", "Space of metadata and the journal", bytes(report.metadata_blocks)),
-        ("rowen_group_request_memory_bytes", "Data of requests in flight", report.request_memory),
-        ("rowen_group_request_memory_limit_bytes", "The most of it", report.request_memory_limit),
         ("rowen_group_volumes", "Logical volumes of the volume group", report.volumes),
         ("rowen_group_active_volumes", "Logical volumes of the volume group that are active", report.active_volumes),
     ];
