@@ -15,7 +15,7 @@ use rowen_engine::units::{Epoch, MetaBlock, Uuid};
 use rowen_host::hostile;
 use rowen_transfer::{Event, MAX_DATA, StreamReader, Token};
 
-/// All of them, command lines apart: these are read by the program alone, and its own tests have that target.
+/// All of them, command lines apart: these are read by the program alone. Its own tests and `fuzz/guided` have that target.
 pub const TARGETS: &[Target] = &[
     Target { name: "superblock", run: superblock },
     Target { name: "zones", run: zones },

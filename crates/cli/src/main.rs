@@ -27,8 +27,9 @@ mod top;
 
 #[cfg(test)]
 mod facts_test;
-#[cfg(test)]
+#[cfg(any(test, feature = "hostile"))]
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
+#[allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 mod fake;
 #[cfg(test)]
 mod fake_hosts;
@@ -38,6 +39,8 @@ mod features_test;
 mod fuzz_test;
 #[cfg(test)]
 mod history_test;
+#[cfg(any(test, feature = "hostile"))]
+pub mod hostile;
 #[cfg(test)]
 mod iostat_test;
 #[cfg(test)]

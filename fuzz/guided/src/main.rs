@@ -7,6 +7,7 @@
 //! `fuzz/guided/run` compiles this with coverage and starts it.
 
 use libfuzzer_sys::fuzz_target;
+use rowen_cli::hostile::command_lines;
 use rowen_fuzz::driver::{Target, corpus, corpus_dir, words};
 use rowen_fuzz::targets::TARGETS;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -40,6 +41,12 @@ const OTHERS_LONGEST: [(&str, usize); 8] = [
 /// A target with faults, of each kind that a run must notice. It is not listed: `fuzz/guided/run planted` must fail.
 const PLANTED: Target = Target { name: "planted", run: planted };
 
+/// Those of rowen-fuzz, and command lines, which only the commands' own sources can run.
+fn targets() -> impl Iterator<Item = &'static Target> {
+    const COMMAND_LINES: Target = Target { name: "command-lines", run: command_lines };
+    TARGETS.iter().chain([&COMMAND_LINES])
+}
+
 static TARGET: OnceLock<Target> = OnceLock::new();
 
 // Also aborts after a panic, which writes the input to a file.
@@ -71,13 +78,13 @@ fn drive(_: &mut c_int, _: &mut *mut *mut c_char) -> c_int {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     if arguments.get(1).is_some_and(|word| word == "--list") {
-        TARGETS.iter().for_each(|target| println!("{}", target.name));
+        targets().for_each(|target| println!("{}", target.name));
         return ExitCode::SUCCESS;
     }
     let name = std::env::var("ROWEN_FUZZ_TARGET").unwrap_or_default();
-    let known = TARGETS.iter().chain([&PLANTED]).find(|target| target.name == name);
+    let known = targets().chain([&PLANTED]).find(|target| target.name == name);
     let (Some(target), Some(place)) = (known, arguments.get(1)) else {
-        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        let names: Vec<_> = targets().map(|target| target.name).collect();
         eprintln!("{HELP}\ntargets: {}", names.join(" "));
         return ExitCode::from(2);
     };
