@@ -209,7 +209,7 @@ fn what_is_not_ours_is_left_alone() {
     fs::write(&elsewhere, "").unwrap();
     refused(&|| symlink(&elsewhere, &path).unwrap(), "it is a link");
     assert_eq!(fs::read(&elsewhere).unwrap(), b"", "a link was followed");
-    refused(&|| rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap(), "it is no regular file");
+    refused(&|| rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap(), "it is not a regular file");
     assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
     let other_user = || {
         fs::write(&path, "").unwrap();
