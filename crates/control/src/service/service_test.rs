@@ -712,3 +712,16 @@ fn counters_are_reported_while_a_change_waits() {
     let _change = world.service.change.lock();
     assert_eq!(io(&world).volumes.len(), 1);
 }
+
+/// Tasks that wait have what they wait for, and the group; it goes with them.
+#[test]
+fn nothing_is_left_of_a_group_in_memory() {
+    let world = memory();
+    done(&world, create("data"));
+    let group = Arc::downgrade(&world.service.group);
+    let next = world.killed().unwrap();
+    assert!(group.upgrade().is_none(), "a task of the killed server has it");
+    let group = Arc::downgrade(&next.service.group);
+    drop(next);
+    assert!(group.upgrade().is_none(), "a task has it");
+}

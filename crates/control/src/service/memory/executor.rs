@@ -6,8 +6,8 @@ use rowen_engine::runtime::{Runtime, Task};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct OneByOne {
     queue: Arc<Mutex<VecDeque<Arc<Cell>>>>,
     clock: Arc<Mutex<Clock>>,
     turn: Mutex<()>,
+    /// All tasks that have not ended, and some that have.
+    tasks: Mutex<Vec<Weak<Cell>>>,
 }
 
 struct Sleep {
@@ -76,12 +78,29 @@ impl OneByOne {
         self.clock.lock().now = until;
     }
 
+    /// Drops all tasks. A task that waits has what it waits for, which has the task: nothing else would end such a circle.
+    pub fn end(&self) {
+        let cells: Vec<Arc<Cell>> = self.tasks.lock().drain(..).filter_map(|cell| cell.upgrade()).collect();
+        let tasks: Vec<Task> = cells.iter().filter_map(|cell| cell.task.lock().take()).collect();
+        let sleepers = std::mem::take(&mut self.clock.lock().sleepers);
+        drop((tasks, sleepers));
+        // Tasks that were dropped have woken others.
+        let woken = std::mem::take(&mut *self.queue.lock());
+        drop((woken, cells));
+    }
+
     fn queued(&self, task: Task) -> Arc<Cell> {
         let cell = Arc::new(Cell {
             task: Mutex::new(Some(task)),
             is_queued: AtomicBool::new(false),
             queue: self.queue.clone(),
         });
+        let mut tasks = self.tasks.lock();
+        if tasks.len() == tasks.capacity() {
+            tasks.retain(|task| task.strong_count() > 0);
+        }
+        tasks.push(Arc::downgrade(&cell));
+        drop(tasks);
         cell.clone().wake();
         cell
     }

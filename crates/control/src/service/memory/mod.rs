@@ -45,6 +45,12 @@ pub struct Memory {
     settings: Settings,
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.executor.end();
+    }
+}
+
 impl Memory {
     /// A new group over disks of these paths and sizes (bytes), and its service.
     pub fn create(group: NewGroup, disks: &[(&str, u64)], settings: Settings) -> Result<Memory> {
