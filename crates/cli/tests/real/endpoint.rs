@@ -65,6 +65,7 @@ fn read(stream: &mut TcpStream) -> String {
             Ok(0) => break,
             Ok(length) => text.extend_from_slice(&buffer[..length]),
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             Err(e) => panic!("not closed in time: {e}"),
         }
     }

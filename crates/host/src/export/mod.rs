@@ -231,7 +231,7 @@ impl Exports {
     /// The volume's size has changed: the device follows.
     pub async fn resized(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.off_worker(move |inner| inner.device(&name)?.update_size()).await
+        self.off_worker(move |inner| inner.update_size(&name)).await
     }
 
     /// Makes an active volume's device read-only or writable.
@@ -357,6 +357,13 @@ impl Inner {
 
     fn device(&self, name: &str) -> Result<LoopDevice> {
         self.active.lock().get(name).map(|export| export.device).ok_or_else(|| Error::NotActive(name.into()))
+    }
+
+    fn update_size(&self, name: &str) -> Result<()> {
+        let fd = self.active.lock().get(name).map(|export| export.fd.clone());
+        let fd = fd.ok_or_else(|| Error::NotActive(name.into()))?;
+        fuse::mount::forget_attributes(&fd).doing(|| format!("change the size of {}/{name}", self.group))?;
+        self.device(name)?.update_size()
     }
 
     fn note_read_only(&self, name: &str, read_only: bool) {
@@ -591,6 +598,8 @@ impl Inner {
     fn stop_all(self: &Arc<Self>) -> Result<()> {
         let serving: Vec<_> = {
             let active = self.active.lock();
+            // The successor may be an older program, which does not notify the kernel of a new size.
+            active.values().for_each(|export| drop(fuse::mount::forget_attributes(&export.fd)));
             active.values().map(|export| (export.connection.clone(), export.ended.clone())).collect()
         };
         for (connection, _) in &serving {

@@ -98,7 +98,7 @@ impl Inner {
         let GoingOn { name, device, size, read_only, is_renamed } = going_on;
         self.make_names(name, *device)?;
         if device.size()? != *size {
-            device.update_size()?;
+            self.update_size(name)?;
         }
         if device.is_read_only() != *read_only {
             device.set_read_only(*read_only)?;

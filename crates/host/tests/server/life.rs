@@ -452,7 +452,7 @@ fn a_worker_that_is_wedged_is_replaced() {
 }
 
 /// A server with this in its environment, which its successors inherit.
-fn serve_with(vg: &Vg, environment: &[(&str, &str)]) -> std::process::Child {
+pub fn serve_with(vg: &Vg, environment: &[(&str, &str)]) -> std::process::Child {
     fs::create_dir_all(paths::group_dir(&vg.name)).unwrap();
     let mut command = Command::new("/proc/self/exe");
     command.args(["serve", &vg.name]).env("ROWEN_LAUNCHED_BY_COMMAND", "1").envs(environment.iter().copied());

@@ -69,6 +69,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("HS1", "history_waited_for", "history::nobody_waits_for_the_history"),
     ("HS2", "history_unbounded", "history::files_are_bounded"),
     ("HS5", "losses_untold", "history::what_is_not_ours_is_left_alone"),
+    ("FU5", "attributes_uncached", "status::losetup_waits_for_no_server"),
     ("ST2", "look_leaves_traces", "status::to_look_changes_nothing"),
     ("HS4", "history_by_links", "history::what_is_not_ours_is_left_alone"),
     ("UP1", "upgrades_untried", "upgrade::a_check_and_a_program_that_cannot_open_change_nothing"),

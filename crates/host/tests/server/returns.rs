@@ -2,8 +2,9 @@
 //!
 //! Rules RT1, RT2, RT3, RT4 and RT5.
 
-use crate::Test;
+use crate::life::serve_with;
 use crate::world::{MIB, Mounted, Vg, direct, file, page, run, wait_for, within};
+use crate::{Test, planted};
 use rowen_control::protocol::{PvPart, Request, StatusReport, VolumeKind};
 use rowen_host::server;
 use std::fs::{self, File};
@@ -178,11 +179,14 @@ fn a_server_that_is_killed_meanwhile_leaves_what_it_knew() {
     drop(pair.above);
 }
 
-/// RT5: a group of two disks of which one is pulled, and only read. The other one is written on, after the note.
+/// RT5: a group of two disks of which one is pulled, and only read. The other one is written on, after the note. The server does not
+/// try the disk (LD3), as one that has just tried it.
 fn what_goes_on_after_a_note_refuses_no_disk() {
     let below = Vg::make(&[160 * MIB]);
     let disk = below.create("disk", VolumeKind::Thick, 128 * MIB, true);
     let pair = Pair { above: Vg::on(&[file(128 * MIB), disk.clone()]), below };
+    let bugs = std::env::var(planted::VARIABLE).unwrap_or_default() + ",doubt_ignored";
+    let mut server = serve_with(&pair.above, &[(planted::VARIABLE, &bugs)]);
     // With a copy of the journal on the disk that goes, the group would stop at its next record.
     pair.above.ask(Request::SetJournalCopies { copies: 1 });
     let on = |path: &Path| PvPart { path: path.display().to_string(), first_extent: 0, extents: 8 };
@@ -213,6 +217,7 @@ fn what_goes_on_after_a_note_refuses_no_disk() {
     assert_eq!(found.as_slice()[0], 8);
     assert!(goes.sync_data().is_err(), "its users are told, once");
     goes.sync_data().unwrap();
+    server.wait().unwrap();
     drop((stays, goes));
     drop(pair.above);
 }

@@ -2,15 +2,18 @@
 
 use super::Test;
 use super::stacks::Stopped;
-use super::world::{MIB, Vg, wait_for};
-use rowen_control::protocol::VolumeKind;
+use super::world::{MIB, MIB_BLOCKS, Vg, wait_for};
+use rowen_control::protocol::{Request, VolumeKind};
 use rowen_control::status::{IoSeen, MembersSeen, Seen, ServerSeen, Survey};
 use rowen_host::{paths, server, survey};
 use std::fs;
+use std::io::{Seek, SeekFrom};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
     ("status::what_hangs_is_named_and_the_rest_shown", what_hangs_is_named_and_the_rest_shown),
+    ("status::losetup_waits_for_no_server", losetup_waits_for_no_server),
     ("status::to_look_changes_nothing", to_look_changes_nothing),
 ];
 
@@ -45,6 +48,28 @@ fn what_hangs_is_named_and_the_rest_shown() {
     assert!(found.troubles.is_empty() && found.silent_devices.is_empty(), "{found:?}");
 }
 
+/// FU5
+fn losetup_waits_for_no_server() {
+    let hangs = Vg::make(&[64 * MIB]);
+    let node = hangs.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let resize =
+        Request::Resize { name: "lv".into(), blocks: 20 * MIB_BLOCKS, force: true, on: Vec::new(), seen: None };
+    hangs.ask(resize);
+    let size = fs::File::open(&node).unwrap().seek(SeekFrom::End(0)).unwrap();
+    assert_eq!(size, 20 * MIB, "the kernel has asked for the new size");
+    let stopped = Stopped::all_of(&hangs);
+    let mut child = Command::new("losetup").arg("-a").stdout(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut ended = None;
+    while ended.is_none() && Instant::now() < until {
+        ended = child.try_wait().unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(stopped);
+    child.wait().unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "it waited: {ended:?}");
+}
+
 /// ST2
 fn to_look_changes_nothing() {
     let vg = Vg::make(&[64 * MIB]);
@@ -53,7 +78,7 @@ fn to_look_changes_nothing() {
     assert!(matches!(seen(&survey::survey(&[]), &vg).server, ServerSeen::None));
     assert!(!directory.exists());
     vg.create("lv", VolumeKind::Thick, 16 * MIB, false);
-    vg.ask(rowen_control::protocol::Request::Stop);
+    vg.ask(Request::Stop);
     wait_for("the server's end", || !matches!(seen(&survey::survey(&[]), &vg).server, ServerSeen::Opening { .. }));
     let files = || {
         let entries = fs::read_dir(&directory).unwrap().flatten();

@@ -58,6 +58,8 @@ pub const FATTR_SIZE: u32 = 1 << 3;
 
 /// The `error` field of a message that is a notification: send every unanswered request again.
 pub const NOTIFY_RESEND: i32 = 7;
+/// Notification: attributes and cached data of a file are not valid any more.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
 
 /// The only file: the root of its own filesystem.
 pub const ROOT: u64 = 1;
@@ -88,6 +90,11 @@ impl OutHeader {
     /// Before `len` bytes of an answer.
     pub fn answer(unique: u64, len: usize) -> OutHeader {
         OutHeader { len: (size_of::<OutHeader>() + len) as u32, error: 0, unique }
+    }
+
+    /// Before `len` bytes of a notification.
+    pub fn notification(code: i32, len: usize) -> OutHeader {
+        OutHeader { error: code, ..OutHeader::answer(0, len) }
     }
 
     /// The whole of an answer that is a negative error number, or of a notice.
@@ -145,6 +152,15 @@ pub struct Attr {
     pub rdev: u32,
     pub block_size: u32,
     pub flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub struct InvalidateInode {
+    pub ino: u64,
+    /// Of cached data; negative: none.
+    pub offset: i64,
+    pub len: i64,
 }
 
 #[repr(C)]

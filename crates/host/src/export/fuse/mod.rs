@@ -11,6 +11,8 @@
 //!   it asks for the unanswered requests again ([`mount::resend`]). A write may then be carried out twice.
 //! * FU3 When [`Connection::serve`] returns, no request is in flight and the descriptor is no longer used.
 //! * FU4 No request from the kernel can end the process.
+//! * FU5 Who only looks at the file's attributes waits for no server. The kernel keeps them, and forgets them when the
+//!   volume's size changes.
 
 pub mod abi;
 pub mod buffers;
@@ -40,9 +42,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Bytes in the largest READ or WRITE.
 pub const MAX_WRITE: usize = 1 << 20;
+/// For how long the kernel keeps attributes.
+const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Requests that are read before other tasks of the worker run: their disk requests go out with one system call.
 const BATCH: usize = 32;
 
@@ -348,7 +353,8 @@ impl Connection {
         }
     }
 
-    /// The kernel must not cache it: the size changes when the volume's does.
+    /// The kernel keeps it until [`mount::forget_attributes`]. So `losetup`, which asks for the attributes of all files, does
+    /// not wait for a server that stands still (FU5).
     fn attributes(&self) -> abi::AttrOut {
         let size = self.target.size();
         let attr = abi::Attr {
@@ -360,7 +366,8 @@ impl Connection {
             block_size: 4096,
             ..Default::default()
         };
-        abi::AttrOut { attr, ..Default::default() }
+        let valid = if planted::is("attributes_uncached") { 0 } else { KEPT.as_secs() };
+        abi::AttrOut { attr, valid, ..Default::default() }
     }
 
     /// Answers with the others of this turn. `data` is what a request that went well is answered with.

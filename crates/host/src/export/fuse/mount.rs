@@ -113,6 +113,21 @@ pub fn resend(fd: &OwnedFd) -> io::Result<()> {
     send(fd, &abi::OutHeader::error(0, abi::NOTIFY_RESEND), &[])
 }
 
+/// The size has changed: the kernel asks for the file's attributes again when it next needs them. It asks nothing here.
+pub fn forget_attributes(fd: &OwnedFd) -> io::Result<()> {
+    // A negative offset: no cached data.
+    let file = abi::InvalidateInode { ino: abi::ROOT, offset: -1, len: 0 };
+    match send(
+        fd,
+        &abi::OutHeader::notification(abi::NOTIFY_INVAL_INODE, size_of_val(&file)),
+        bytemuck::bytes_of(&file),
+    ) {
+        // The kernel has no attributes of it.
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Unmounts the file, which is no longer in use, and ends its connection: copies of the mount in other mount namespaces
 /// (containers) would keep the connection alive. Waits for a moment for a process that has the file open briefly (a
 /// scan of all files). It does not wait for the server of the file: the connection ends before the mount does, and no
