@@ -31,7 +31,7 @@ mod facts_test;
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
 #[allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 mod fake;
-#[cfg(test)]
+#[cfg(any(test, feature = "hostile"))]
 mod fake_hosts;
 #[cfg(test)]
 mod features_test;

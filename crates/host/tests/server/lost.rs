@@ -1,6 +1,6 @@
 //! A disk fails under a group in use, and the group goes on without it: a volume of another group whose server and keeper are killed.
 //!
-//! Rules LD1, LD2 and MB9.
+//! Rules LD1, LD2, LD3 and MB9.
 
 use crate::Test;
 use crate::world::{MIB, Mounted, Vg, direct, file, keeper_of, kill, lives, page, run, verifying_fio, wait_for};
@@ -249,7 +249,7 @@ fn a_command_in_the_pause_is_served() {
     wait_for("the disk's return", || pair.lacks(0));
 }
 
-/// Nothing is written to the group. A read of the disk fails, and the server tries it.
+/// LD3: nothing is written to the group. A read of the disk fails, and the server tries it.
 fn a_read_that_fails_is_enough() {
     let pair = Pair::make();
     let Pair { stays, goes, .. } = &pair;

@@ -451,9 +451,11 @@ pub fn snapshot(origin: &str, name: &str, reserve_blocks: Option<u64>) -> Snapsh
     }
 }
 
-/// Whether the process is there (a dead one that waits for its parent is not).
+/// Whether the process is there (a dead one that waits for its parent is not). While a thread of it still ends, its descriptors are
+/// open, although its first thread is dead.
 pub fn lives(pid: i32) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state(pid).is_some_and(|state| state != 'Z' || threads() > 1)
 }
 
 pub fn is_stopped(pid: i32) -> bool {

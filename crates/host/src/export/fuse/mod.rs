@@ -367,7 +367,7 @@ impl Connection {
             ..Default::default()
         };
         let valid = if planted::is("attributes_uncached") { 0 } else { KEPT.as_secs() };
-        abi::AttrOut { attr, valid, ..Default::default() }
+        abi::AttrOut { valid, attr, ..Default::default() }
     }
 
     /// Answers with the others of this turn. `data` is what a request that went well is answered with.
