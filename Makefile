@@ -16,7 +16,7 @@ help: ## list the targets
 build: ## build target/release/rowen and rowen-web
 	$(CARGO) build --release -p rowen-cli -p rowen-web
 
-test: ## everything that each change must pass (root; about 25 minutes; installs the Debian packages that it needs)
+test: ## everything that each change must pass (root; about 20 minutes; installs the Debian packages that it needs)
 	.ci/run
 
 test-fresh: ## make demo and make test in a minimal Debian (root; up to an hour; COMMAND=".ci/run unit" runs that)
