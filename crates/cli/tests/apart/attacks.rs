@@ -75,8 +75,8 @@ const REFUSED: &[(bool, &str, &str)] = &[
 const STAYING: &[(&str, &str)] = &[
     (
         "holds locks on all that can be opened",
-        r#"perl -MFcntl=:flock -e '
-            for (@ARGV) { for my $p ($_, glob "$_/* $_/*/*") { push @f, $f if open $f, "<", $p and flock $f, LOCK_EX|LOCK_NB } }
+        r#"perl -MFcntl=:DEFAULT,:flock -e '
+            for (@ARGV) { for my $p ($_, glob "$_/* $_/*/*") { push @f, $f if sysopen $f, $p, O_RDONLY|O_NONBLOCK and flock $f, LOCK_EX|LOCK_NB } }
             for (@ARGV) { push @f, $f if !-f && sysopen $f, $_, 0200000 and flock $f, LOCK_EX|LOCK_NB }
             $| = 1; print "ready\n"; sleep 600' "$RUN" "$RUN/$VG" "$ETC" /dev "/dev/$VG" /dev/mapper /run /etc /tmp "$POINT" "$ROWEN""#,
     ),
