@@ -79,11 +79,7 @@ impl Unproven {
 
     /// Whether any of these VG blocks is unproven.
     pub fn has_any(&self, placement: &Placement, start: u64, len: u64) -> bool {
-        if self.blocks() == 0 {
-            return false;
-        }
-        let segments: Segments = parts_of(placement, start, len).into_iter().map(|(_, segment)| segment).collect();
-        self.first_of(&segments).is_some()
+        self.among(placement, start, len) > 0
     }
 
     /// How many of these VG blocks are unproven.

@@ -24,7 +24,6 @@ use crate::runtime::{Runtime, Task, yield_now};
 use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
-use crate::volume::Volume;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -435,27 +434,22 @@ impl<'a> Check<'a> {
 
     /// Who has blocks that cannot be read (MB7). Blocks of a point belong to all volumes above it.
     fn name_unproven(&mut self, trees: &BTreeMap<TreeId, TreeMeta>) {
-        let catalog = self.group.catalog.read();
-        for (tree, blocks) in &self.unproven {
-            let is_below = |mut at: TreeId| loop {
-                match trees.get(&at) {
-                    Some(_) if at == *tree => return true,
-                    Some(TreeMeta { parent: Some(parent), .. }) => at = *parent,
-                    _ => return false,
-                }
-            };
-            let has = |volume: &&Arc<Volume>| {
-                let state = volume.state.lock();
-                !state.invalid() && is_below(state.head.id)
-            };
-            let named = catalog.volumes.values().filter(has);
-            let names: Vec<String> = named.map(|volume| volume.state.lock().meta.name.clone()).collect();
-            if !names.is_empty() {
-                self.report.notes.push(format!(
-                    "{blocks} block(s) of {} cannot be read: they were being written when their disk was lost",
-                    names.join(", ")
-                ));
+        let mut above: BTreeMap<TreeId, Vec<String>> = self.unproven.keys().map(|tree| (*tree, Vec::new())).collect();
+        let volumes =
+            if above.is_empty() { Vec::new() } else { self.group.catalog.read().volumes.values().cloned().collect() };
+        for volume in volumes {
+            let state = volume.state.lock();
+            let mut at = Some(state.head.id).filter(|_| !state.invalid());
+            while let Some(tree) = at {
+                above.entry(tree).and_modify(|names| names.push(state.meta.name.clone()));
+                at = trees.get(&tree).and_then(|tree| tree.parent);
             }
+        }
+        for (blocks, names) in self.unproven.values().zip(above.values()).filter(|(_, names)| !names.is_empty()) {
+            let names = names.join(", ");
+            self.report.notes.push(format!(
+                "{blocks} block(s) of {names} cannot be read: they were being written when their disk was lost"
+            ));
         }
     }
 
