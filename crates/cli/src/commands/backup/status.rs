@@ -81,31 +81,33 @@ fn row(policy: &Policy, side: &Side, points: &Points, state: &State, now: u64) -
     }
 }
 
-/// All rows, and whether something that a policy names is not there.
-fn rows(session: &mut Session<'_>, names: &[String]) -> Result<(Vec<Row>, bool)> {
-    let policies = policies(session, names)?;
-    let (state, now) = (state(session), session.backend.now());
-    let (mut rows, mut is_incomplete, mut reports) = (Vec::new(), false, BTreeMap::new());
-    for policy in &policies {
-        let (groups, missing) = volumes(session, policy, &mut reports);
+/// Visits each volume of these policies. True: something that a policy names is not there.
+fn each_volume(
+    session: &mut Session<'_>,
+    names: &[String],
+    mut visit: impl FnMut(&Policy, &Side, &Points),
+) -> Result<bool> {
+    let (mut is_incomplete, mut reports) = (false, BTreeMap::new());
+    for policy in policies(session, names)? {
+        let (groups, missing) = volumes(session, &policy, &mut reports);
         is_incomplete |= missing;
         for (group, volumes) in groups {
             let Some(Some(report)) = reports.get(&group) else { continue };
             for volume in volumes {
                 let points = Points::of(report, &volume, &[]);
-                let side = Side { at: Where::Here, group: group.clone(), volume };
-                rows.push(row(policy, &side, &points, &state, now));
+                visit(&policy, &Side { at: Where::Here, group: group.clone(), volume }, &points);
             }
         }
     }
-    Ok((rows, is_incomplete))
+    Ok(is_incomplete)
 }
 
 pub fn status(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result {
-    let (rows, is_incomplete) = rows(session, names)?;
+    let (state, now, mut rows) = (state(session), session.backend.now(), Vec::new());
+    let is_incomplete =
+        each_volume(session, names, |policy, side, points| rows.push(row(policy, side, points, &state, now)))?;
     let is_well = !is_incomplete && rows.iter().all(Row::is_well);
     let format = if args.has(Opt::Json) { "json" } else { args.text(Opt::StatusFormat).unwrap_or("table") };
-    let now = session.backend.now();
     match format {
         "json" => {
             let rows: Vec<_> = rows.iter().map(json_of).collect();
@@ -199,31 +201,22 @@ fn metrics(rows: &[Row], is_incomplete: bool) -> Exposition {
 
 /// `rowen backup list`: the snapshots of each policy, and for what each of them is kept.
 pub fn list(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result {
-    let policies = policies(session, names)?;
-    let (mut lines, mut rows, mut is_incomplete, mut reports) = (Vec::new(), Vec::new(), false, BTreeMap::new());
-    for policy in &policies {
-        let (groups, missing) = volumes(session, policy, &mut reports);
-        is_incomplete |= missing;
-        for (group, volumes) in groups {
-            let Some(Some(report)) = reports.get(&group) else { continue };
-            for volume in volumes {
-                let points = Points::of(report, &volume, &[]);
-                let own: Vec<&Point> = own(&points, policy).collect();
-                let shots: Vec<Shot> = own.iter().map(|point| Shot { made: point.made, is_held: false }).collect();
-                for (point, kept) in own.iter().zip(kept(&shots, &policy.keep, bucket)) {
-                    let periods: Vec<&str> = kept.iter().map(|period| period.name()).collect();
-                    let name = format!("{group}/{}", point.name);
-                    let made = rowen_control::time::long(point.made);
-                    let kept = if periods.is_empty() { "-".to_owned() } else { periods.join(",") };
-                    lines.push(format!("  {name:<48} {made:<26} {kept:<28} {}", point.holds.join(",")));
-                    rows.push(json!({
-                        "policy": policy.name, "volume": format!("{group}/{volume}"), "snapshot": point.name,
-                        "made": point.made, "kept_for": periods, "holds": point.holds, "point_uuid": point.point_uuid,
-                    }));
-                }
-            }
+    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    let is_incomplete = each_volume(session, names, |policy, side, points| {
+        let own: Vec<&Point> = own(points, policy).collect();
+        let shots: Vec<Shot> = own.iter().map(|point| Shot { made: point.made, is_held: false }).collect();
+        for (point, kept) in own.iter().zip(kept(&shots, &policy.keep, bucket)) {
+            let periods: Vec<&str> = kept.iter().map(|period| period.name()).collect();
+            let name = side.of(&point.name);
+            let made = rowen_control::time::long(point.made);
+            let kept = if periods.is_empty() { "-".to_owned() } else { periods.join(",") };
+            lines.push(format!("  {name:<48} {made:<26} {kept:<28} {}", point.holds.join(",")));
+            rows.push(json!({
+                "policy": policy.name, "volume": side.full(), "snapshot": point.name,
+                "made": point.made, "kept_for": periods, "holds": point.holds, "point_uuid": point.point_uuid,
+            }));
         }
-    }
+    })?;
     if args.has(Opt::Json) {
         session.console.raw_out(&format!("{:#}\n", json!({ "snapshots": rows })));
     } else if !lines.is_empty() {
