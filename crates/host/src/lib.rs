@@ -19,6 +19,7 @@ pub mod planted;
 mod processes;
 pub mod programs;
 pub mod reactor;
+mod run_file;
 pub mod server;
 pub mod settings;
 mod sockets;

@@ -8,12 +8,11 @@
 //!   a limited time. Then it has the settings of the server before it, and takes those of the files when they come.
 
 use crate::helper::{Job, Session};
-use crate::{archive, paths, planted};
+use crate::{archive, paths, planted, run_file};
 use rowen_control::lists;
-use rowen_control::protocol::{read_frame, write_frame};
 use rowen_control::settings::{self, Loaded};
 use rowen_control::syntax::Error;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,9 +62,6 @@ pub(crate) struct Asked(io::Result<Session>);
 impl Asked {
     /// The helper reads while the server does other things.
     pub fn begin() -> Asked {
-        if planted::is("settings_in_server") {
-            return Asked(Err(io::ErrorKind::Unsupported.into()));
-        }
         Asked(Session::start_apart(&Job::Settings, "settings"))
     }
 
@@ -95,14 +91,12 @@ fn kept_at(group: &str) -> PathBuf {
 
 /// Keeps a server's settings for its successor, in one step.
 pub(crate) fn keep(group: &str, loaded: &Loaded) -> io::Result<()> {
-    let (file, fresh) = (kept_at(group), kept_at(group).with_extension("new"));
-    let written = File::create(&fresh).and_then(|mut to| write_frame(&mut to, loaded));
-    written.and_then(|()| fs::rename(&fresh, &file)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+    run_file::write(&kept_at(group), loaded)
 }
 
 /// What the last server of the group had since the host was booted. None: there was none, or another version wrote it.
 pub(crate) fn kept(group: &str) -> Option<Loaded> {
-    File::open(kept_at(group)).and_then(|mut file| read_frame(&mut file)).ok().flatten()
+    run_file::read(&kept_at(group)).ok().flatten()
 }
 
 /// The contents of a file. None: there is no file.

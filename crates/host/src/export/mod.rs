@@ -360,10 +360,10 @@ impl Inner {
     }
 
     fn update_size(&self, name: &str) -> Result<()> {
-        let fd = self.active.lock().get(name).map(|export| export.fd.clone());
-        let fd = fd.ok_or_else(|| Error::NotActive(name.into()))?;
+        let export = self.active.lock().get(name).map(|export| (export.fd.clone(), export.device));
+        let (fd, device) = export.ok_or_else(|| Error::NotActive(name.into()))?;
         fuse::mount::forget_attributes(&fd).doing(|| format!("change the size of {}/{name}", self.group))?;
-        self.device(name)?.update_size()
+        device.update_size()
     }
 
     fn note_read_only(&self, name: &str, read_only: bool) {

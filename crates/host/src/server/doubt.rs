@@ -22,7 +22,7 @@ pub struct Doubt {
     /// Failed reads of all disks.
     reads: u64,
     /// Which appearance each block device had, by its place in the group's table.
-    appearances: BTreeMap<u16, u64>,
+    appearances: BTreeMap<u16, Option<u64>>,
     is_due: bool,
     tried: Option<Instant>,
     is_running: Arc<AtomicBool>,
@@ -63,13 +63,8 @@ impl Doubt {
 
     /// Whether the block device is not the one that it was, told once.
     fn has_vanished(&mut self, server: &Server, pv: PvIndex) -> bool {
-        let device = server.pvs.stat(pv).and_then(|stat| Identity::of_stat(&stat));
-        let now = device.and_then(Identity::appearance);
-        let before = self.appearances.get(&pv.0).copied();
-        match now {
-            Some(now) => drop(self.appearances.insert(pv.0, now)),
-            None => drop(self.appearances.remove(&pv.0)),
-        }
+        let now = server.identity(pv).and_then(Identity::appearance);
+        let before = self.appearances.insert(pv.0, now).flatten();
         before.is_some() && before != now
     }
 }

@@ -16,16 +16,15 @@ use crate::devices::probe::{self, Found};
 use crate::devices::sample::{self, Sample};
 use crate::disks::{MISSING, PvSet};
 use crate::reactor::Place;
-use crate::{paths, planted};
-use rowen_control::protocol::{ErrorKind, read_frame, write_frame};
+use crate::{paths, planted, run_file};
+use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
 use rowen_control::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::Group;
 use rowen_engine::units::Uuid;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -96,20 +95,6 @@ fn accepted_file(group: &str) -> PathBuf {
     paths::group_dir(group).join("accepted")
 }
 
-pub(super) fn write<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let written = File::create(&fresh).and_then(|mut file| write_frame(&mut file, what));
-    written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
-}
-
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match File::open(path) {
-        Ok(mut file) => read_frame(&mut file),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 impl Left {
     /// The present state of this group's disks.
     pub fn of(name: &str, group: &Group, pvs: &PvSet, is_asked: bool) -> Left {
@@ -127,7 +112,7 @@ impl Left {
     }
 
     pub fn note(&self) -> io::Result<()> {
-        write(&left_file(&self.group), self)
+        run_file::write(&left_file(&self.group), self)
     }
 
     /// Whether each of these disks is unchanged. `found`: the disks now.
@@ -212,7 +197,7 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
         super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
         return Ok(());
     }
-    let Some(left) = read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
+    let Some(left) = run_file::read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
     let found = probe::probe(opened)?;
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
@@ -255,7 +240,7 @@ pub fn accept(group: &str) -> Result<()> {
 
 /// The volumes whose next flush must fail (RT2), by their numbers.
 pub fn owed(group: &str) -> Vec<u64> {
-    read(&owed_file(group)).unwrap_or_default().unwrap_or_default()
+    run_file::read(&owed_file(group)).unwrap_or_default().unwrap_or_default()
 }
 
 /// Notes them, also that there are none.
@@ -266,5 +251,5 @@ pub fn note_owed(group: &str, volumes: &[u64]) -> io::Result<()> {
             _ => Ok(()),
         };
     }
-    write(&owed_file(group), &volumes)
+    run_file::write(&owed_file(group), &volumes)
 }

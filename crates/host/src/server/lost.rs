@@ -15,7 +15,7 @@ use super::seek::{self, Seeker};
 use super::state::Server;
 use crate::devices::Identity;
 use crate::devices::probe::Found;
-use crate::{paths, planted};
+use crate::{paths, planted, run_file};
 use rowen_control::history::What;
 use rowen_control::protocol::{Caller, Outcome, Request};
 use rowen_control::uuids::lvm_text;
@@ -51,7 +51,7 @@ fn file(group: &str) -> PathBuf {
 }
 
 fn read(group: &str) -> Vec<LostPv> {
-    left::read(&file(group)).unwrap_or_default().unwrap_or_default()
+    run_file::read(&file(group)).unwrap_or_default().unwrap_or_default()
 }
 
 /// The disks of the group to leave out (LD1).
@@ -78,12 +78,11 @@ pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     let mut left = Left::of(&service.name, &service.group, &server.pvs, false);
     let uuid = service.group.info().pvs.get(usize::from(pv.0)).map(|pv| pv.uuid);
     left.pvs.retain(|pv| Some(pv.uuid()) == uuid);
-    let device = server.pvs.stat(pv).and_then(|stat| Identity::of_stat(&stat));
-    let device = device.map(|device| (device, device.appearance()));
+    let device = server.identity(pv).map(|device| (device, device.appearance()));
     let mut lost = read(&service.name);
     lost.retain(|pv| pv.uuid() != uuid);
     lost.push(LostPv { left, device, unflushed: server.exports.unflushed() });
-    left::write(&file(&service.name), &lost)
+    run_file::write(&file(&service.name), &lost)
 }
 
 /// The group cannot be opened without the noted disks, so it waits for all of its disks. By then any of them may have lost
@@ -104,7 +103,7 @@ pub fn is_back(group: &str, pv: Uuid) {
     let mut lost = read(group);
     lost.retain(|lost| lost.uuid() != Some(pv));
     // The superblocks say which of the others are out.
-    if lost.is_empty() || left::write(&file(group), &lost).is_err() {
+    if lost.is_empty() || run_file::write(&file(group), &lost).is_err() {
         forget(group);
     }
 }

@@ -1,9 +1,8 @@
 //! The note of a move in a group (PM9), next to its sockets: it outlives servers, but not a reboot.
 
-use crate::paths;
-use rowen_control::protocol::{read_frame, write_frame};
+use crate::{paths, run_file};
 use rowen_control::service::platform::MoveNote;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -20,12 +19,10 @@ pub fn write(group: &str, note: Option<&MoveNote>) -> io::Result<()> {
             _ => Ok(()),
         };
     };
-    let fresh = file.with_extension("new");
-    let written = File::create(&fresh).and_then(|mut to| write_frame(&mut to, note));
-    written.and_then(|()| fs::rename(&fresh, &file)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+    run_file::write(&file, note)
 }
 
 /// The noted move. An unreadable note counts as none: the user can repeat the command.
 pub fn read(group: &str) -> Option<MoveNote> {
-    File::open(file(group)).and_then(|mut file| read_frame(&mut file)).ok().flatten()
+    run_file::read(&file(group)).ok().flatten()
 }

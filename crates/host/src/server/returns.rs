@@ -15,8 +15,8 @@ use super::left::{self, Left, LeftPv, Mismatch};
 use super::seek::{self, Seeker};
 use super::state::Server;
 use super::{log, lost};
+use crate::devices;
 use crate::devices::probe::Found;
-use crate::devices::{self, Identity};
 use crate::paths;
 use rowen_control::history::What;
 use rowen_control::protocol::DiskWait;
@@ -162,7 +162,7 @@ impl Search {
             |pv: &Sought, seen: &[(PathBuf, Found)]| seen.iter().any(|(path, found)| found.is_pv(path, pv.left.uuid()));
         let seen = self.seeker.search(paths, |seen| sought.iter().all(|pv| is_somewhere(pv, seen)))?;
         for pv in &mut sought {
-            let open = server.pvs.stat(pv.index).and_then(|stat| Identity::of_stat(&stat));
+            let open = server.identity(pv.index);
             for (path, found) in &seen {
                 let is_known = pv.there.iter().any(|(_, known, _)| known.identity == found.identity);
                 if found.is_pv(path, pv.left.uuid()) && !is_known {

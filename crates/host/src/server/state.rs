@@ -3,12 +3,14 @@
 use super::archive::Archive;
 use super::listen::Handler;
 use super::notes::ServerNotes;
+use crate::devices::Identity;
 use crate::disks::PvSet;
 use crate::export::{self, Exports};
 use crate::reactor::Pool;
 use rowen_control::protocol::{Caller, ErrorKind, Outcome, Request};
 use rowen_control::service::Service;
 use rowen_control::service::platform::Executor;
+use rowen_engine::disk::PvIndex;
 use rowen_engine::runtime::Task;
 use std::future::Future;
 use std::sync::Arc;
@@ -26,6 +28,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// The device or file that was opened for a physical volume.
+    pub fn identity(&self, pv: PvIndex) -> Option<Identity> {
+        Identity::of_stat(&self.pvs.stat(pv)?)
+    }
+
     /// Runs a request to the exports.
     pub fn export<T, F>(&self, ask: impl FnOnce(Arc<Exports>) -> F) -> export::Result<T>
     where
