@@ -242,6 +242,61 @@ fn an_error_for_what_can_go_elsewhere_is_found() {
     must_be_found("failed_write_is_told", new_places_are_elsewhere);
 }
 
+/// Writes of parts of blocks that were left to the next opening are carried out there: what they need of the old contents is not
+/// where they were about to write.
+fn parts_of_blocks_are_written_next() {
+    const LEN: u64 = 3 * BLOCK;
+    let setup = setup(3, true);
+    let mut left = 0;
+    for seed in 61..61 + scaled(12) {
+        let made = made(seed, &setup);
+        let vol = made.vols[0];
+        let info = made.client.group.volumes().into_iter().find(|info| number(info.uuid) == vol).unwrap();
+        let volume = made.client.group.volume(info.id).unwrap();
+        // Its arena is closed. The next one is on another disk than its old blocks.
+        for is_allocatable in [false, true] {
+            made.world.run(made.client.group.set_allocatable(PvIndex(0), is_allocatable)).unwrap();
+            volume.forget_written_to();
+            made.world.run(made.client.write(vol, 3 * BLOCK, BLOCK, &[])).unwrap();
+            made.world.run(made.client.flush(vol)).unwrap();
+        }
+        let fails = PvIndex(volume.written_to().iter().next().unwrap() as u16);
+        made.disks.set_faults(Faults { away: Some(fails), ..Faults::default() });
+        // Places of which nothing lies on the disk.
+        let all = (0..28).map(|n| (n * 50 + 7) * BLOCK + 700);
+        let reads = |at: &u64| made.world.run(made.client.look(vol, at - 700, LEN + BLOCK)).is_ok();
+        let places: Vec<u64> = all.filter(reads).collect();
+        let writes = places.iter().map(|at| {
+            let (client, at) = (made.client.clone(), *at);
+            let op: Op = Box::pin(async move { client.write(vol, at, LEN, &[]).await });
+            op
+        });
+        let done = made.world.run(made.client.together(writes.collect()));
+        let mut image = made.disks.moment().killed(&mut Rng::new(seed));
+        image.set_size(fails, 0);
+        let opened = open(image, &setup, Some(7), made.client.oracle.clone());
+        for (at, done) in places.into_iter().zip(done) {
+            if let Err(error) = done {
+                assert!(matches!(error, Error::DiskLost(_)), "seed {seed}, byte {at}: {error}");
+                left += 1;
+                let again = opened.world.run(opened.client.write(vol, at, LEN, &[]));
+                again.unwrap_or_else(|error| panic!("seed {seed}, byte {at}: {error}"));
+            }
+        }
+    }
+    assert!(left > 50, "{left} writes were left to the next opening");
+}
+
+#[test]
+fn a_write_of_a_part_of_a_block_can_go_elsewhere() {
+    parts_of_blocks_are_written_next();
+}
+
+#[test]
+fn a_record_of_a_part_of_a_block_that_hides_its_old_contents_is_found() {
+    must_be_found("parts_recorded_early", parts_of_blocks_are_written_next);
+}
+
 /// Of two that fail, one after the other, the second stops what is left.
 #[test]
 fn the_last_one_stops_the_group() {

@@ -18,6 +18,8 @@
 //! * MB9 A disk that fails a flush, a record or a superblock stops the group, even if everything that the group needs is also on
 //!   other disks. In that case requests in flight get no answer: the next process opens the group without the disk, and answers
 //!   them. Acknowledged writes on the disk that were not flushed may be lost: the next flush of their volume must fail.
+//!   A redirected write of a part of a block is recorded only when its data is on the disk: the next process repeats it,
+//!   and needs the old contents, which the record would hide (MB7).
 //!
 //! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 

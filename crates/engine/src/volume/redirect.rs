@@ -7,6 +7,7 @@ use crate::disk::{DiskError, DiskOp, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, WriteExtent};
 use crate::format::record::crc32c;
+use crate::planted;
 use crate::space::{Run, Runs};
 use crate::units::{BLOCK_SIZE, LvBlock, Seq, VgBlock};
 use smallvec::SmallVec;
@@ -55,9 +56,11 @@ impl Volume {
         }
         // The caller may use the buffer again as soon as the write has returned.
         drop(buf);
-        // U3: a write that repeatedly meets no room leaves no record.
+        // U3: a write that repeatedly meets no room leaves no record. MB9: nor does a part of a block on a disk that fails.
         let (mut data, mut early) = (Some(data), None);
-        if extents.is_empty() || self.core.backing.is_short() {
+        let is_part = plan.edges != [Edge::Whole; 2] && !planted::is("parts_recorded_early");
+        let may_lose_disk = self.core.config.leaves_failed_disks && self.core.disks.count() > 1;
+        if extents.is_empty() || self.core.backing.is_short() || is_part && may_lose_disk {
             early = data.take();
         }
         if let Some(data) = early
