@@ -74,6 +74,9 @@ fn latencies_are_of_minutes_and_kept_for_an_hour() {
     // The bucket from 128 to 256 us.
     assert!((128.0..=256.0).contains(&writes.median) && writes.median < writes.p99, "{writes:?}");
     assert!(minute.read.is_none() && minute.flush.is_none());
+    // Volumes: those of the complete minute.
+    let [data] = &facts.groups[0].busy_volumes[..] else { panic!("{:?}", facts.groups[0].busy_volumes) };
+    assert_eq!((data.name.as_str(), data.seconds, data.write.as_ref()), ("data", 60.0, Some(writes)));
     // Another server counts from zero: what is not known is left out, and nothing is made up.
     facts = see(&mut collector, 1080, vec![busy(1, 7)]);
     assert_eq!(facts.groups[0].latency.len(), 1);
@@ -86,6 +89,25 @@ fn latencies_are_of_minutes_and_kept_for_an_hour() {
     facts = see(&mut collector, later, vec![busy(61 + HOUR as u64, 900)]);
     let points = &facts.groups[0].latency;
     assert!(points.iter().all(|point| point.uptime >= 1140.0) && points.len() == 3, "{points:?}");
+}
+
+#[test]
+fn busy_volumes_are_those_of_the_last_minute() {
+    let mut collector = collector();
+    let seen = |facts: Facts| {
+        let writes = |one: &facts::BusyVolume| (one.seconds, one.write.as_ref().map(|write| write.requests));
+        facts.groups[0].busy_volumes.first().map(writes)
+    };
+    let mut look = |at, open, writes| seen(see(&mut collector, at, vec![busy(open, writes)]));
+    assert_eq!(look(1000, 500, 100), None);
+    // Before a minute is complete, the current one.
+    assert_eq!(look(1010, 510, 130), Some((10.0, Some(30))));
+    assert_eq!(look(1020, 520, 150), Some((20.0, Some(50))));
+    assert_eq!(look(1060, 560, 200), Some((60.0, Some(100))));
+    assert_eq!(look(1070, 570, 900), Some((60.0, Some(100))));
+    // Nothing was written any more.
+    assert_eq!(look(1120, 620, 900), Some((60.0, Some(700))));
+    assert_eq!(look(1180, 680, 900), None);
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub struct Group {
     pub work: Vec<Work>,
     /// The oldest first.
     pub latency: Vec<Point>,
+    /// The active volumes that had requests in the last minute, those with most requests first.
+    pub busy_volumes: Vec<BusyVolume>,
     /// The newest first.
     pub events: Vec<Event>,
 }
@@ -164,6 +166,18 @@ pub struct Latency {
     /// In microseconds.
     pub median: f64,
     pub p99: f64,
+}
+
+/// What a volume did in the last minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BusyVolume {
+    pub name: String,
+    /// The length of the time in which its requests were counted.
+    pub seconds: f64,
+    pub read: Option<Latency>,
+    pub write: Option<Latency>,
+    pub flush: Option<Latency>,
 }
 
 /// Something that happened, as `rowen events` tells it.

@@ -1,12 +1,14 @@
 //! A group's part of the page.
 
-use crate::facts::{Facts, Group, Pv, Volume, Work};
+use crate::facts::{BusyVolume, Facts, Group, Latency, Pv, Volume, Work};
 use crate::html::Html;
 use crate::plot;
-use crate::words::{duration, percent, rate, size, times};
+use crate::words::{duration, percent, rate, size, time, times};
 
 /// More volumes of a group are not on the page: a browser has to draw them.
 const VOLUMES: usize = 300;
+/// More busy volumes are not on the page.
+const BUSY: usize = 20;
 /// More are not shown at once where there are other groups.
 const OPEN: usize = 50;
 /// Deeper branches are indented as far as this one.
@@ -34,6 +36,7 @@ pub fn section(html: &mut Html, at: usize, group: &Group, facts: &Facts) {
     html.raw("</p>\n");
     space(html, at, group);
     plot::latencies(html, at, group, facts);
+    busy(html, group);
     work(html, &group.work);
     volumes(html, at, group, facts);
     disks(html, &group.physical_volumes);
@@ -90,6 +93,40 @@ fn space(html: &mut Html, at: usize, group: &Group) {
         html.element("<p class=load>Now: ", rate(load.requests), " requests, ");
         html.element("", size(load.read_bytes.round()), " read and ");
         html.element("", size(load.written_bytes.round()), " written in a second.</p>\n");
+    }
+}
+
+/// The volumes with most requests, and how long 99 of 100 requests took at most.
+fn busy(html: &mut Html, group: &Group) {
+    if group.busy_volumes.is_empty() {
+        return;
+    }
+    html.raw("<h3>Busy volumes</h3>\n<table><thead><tr><th scope=col>Volume, in the last minute</th>");
+    html.raw("<th scope=col class=n>Requests/s</th>");
+    for kind in ["Read", "Write", "Flush"] {
+        html.element(
+            "<th scope=col class=n><abbr title=\"99 of 100 were answered within this time\">",
+            kind,
+            "</abbr></th>",
+        );
+    }
+    html.raw("</tr></thead><tbody>\n");
+    for volume in group.busy_volumes.iter().take(BUSY) {
+        let BusyVolume { name, seconds, read, write, flush } = volume;
+        let requests: f64 = [read, write, flush].into_iter().flatten().map(|kind| kind.requests as f64).sum();
+        let a_second = if *seconds > 0.0 { requests / seconds } else { 0.0 };
+        html.element("<tr><th scope=row>", name, "</th>").element("<td class=n>", rate(a_second), "</td>");
+        for kind in [read, write, flush] {
+            let sound = |kind: &Latency| (kind.requests > 0 && kind.p99.is_finite()).then(|| time(kind.p99));
+            html.element("<td class=n>", known(kind.as_ref().and_then(sound)), "</td>");
+        }
+        html.raw("</tr>\n");
+    }
+    html.raw("</tbody></table>\n");
+    let left_out = group.busy_volumes.len().saturating_sub(BUSY);
+    if left_out > 0 {
+        html.element("<p class=next>And ", times(left_out, "more", "more"), ": <code>rowen iostat -l ");
+        html.element("", &group.name, "</code></p>\n");
     }
 }
 

@@ -52,6 +52,7 @@ fn a_group_has_all_that_is_known_of_it() {
         "<b>Thin pool pool</b>: 1 GiB of 2 GiB in use (50.0%)",
         "<b>Reads</b> in the last minute 50 a second, half of them within 90 µs, 99 of 100 within 800 µs; slowest minute: 2.80 ms.",
         "<title>60 s ago: 50 a second, half of them within 90 µs, 99 of 100 within 800 µs</title>",
+        "<th scope=row>data</th><td class=n>60</td><td class=n>800 µs</td><td class=n>4 ms</td><td class=n>–</td>",
         "class=\"d2\"",
         "<td class=n>25.0%</td><td class=n>4 min</td>",
         "<td>ok</td>",

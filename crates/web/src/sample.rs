@@ -1,6 +1,6 @@
 //! Facts as the tests have them: a busy group, one whose server hangs, and names that would like to be markup.
 
-use crate::facts::{Event, Facts, Group, Latency, Point, Pool, Problem, Pv, Space, Volume, Work};
+use crate::facts::{BusyVolume, Event, Facts, Group, Latency, Point, Pool, Problem, Pv, Space, Volume, Work};
 
 /// What nobody sane calls anything.
 pub const HOSTILE: &str = "</td><script>alert(1)</script><img src=x onerror=\"alert('2')\">&amp;\u{202e}";
@@ -59,6 +59,13 @@ pub fn busy() -> Group {
             is_stuck: false,
         }],
         latency: hour.collect(),
+        busy_volumes: vec![BusyVolume {
+            name: "data".into(),
+            seconds: 60.0,
+            read: latency(3000, 90.0, 800.0),
+            write: latency(600, 200.0, 4000.0),
+            flush: None,
+        }],
         events: vec![Event {
             time: 1_795_575_600,
             at: "2026-11-25 03:00:00 +0000".into(),
@@ -135,6 +142,13 @@ pub fn hostile() -> Facts {
             minute(60.0, latency(1, f64::NAN, f64::INFINITY), latency(u64::MAX, -5.0, 1e300)),
             Point { seconds: 0.0, ..minute(30.0, latency(1, 1.0, 1.0), None) },
         ],
+        busy_volumes: vec![BusyVolume {
+            name: text(),
+            seconds: f64::NAN,
+            read: latency(u64::MAX, -5.0, 1e300),
+            write: latency(1, 1.0, f64::NAN),
+            flush: None,
+        }],
         events: vec![Event { time: u64::MAX, at: text(), event: text(), message: text() }],
         ..Group::default()
     };

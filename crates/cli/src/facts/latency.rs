@@ -3,12 +3,14 @@
 
 use crate::commands::iostat::Before;
 use crate::top::model::Group;
-use rowen_control::protocol::{IoReport, Latency, OpCounts};
-use rowen_web::facts::{self, Facts, HOUR, POINT, Point};
+use rowen_control::protocol::{IoReport, Latency, OpCounts, VolumeIo};
+use rowen_web::facts::{self, BusyVolume, Facts, HOUR, POINT, Point};
 use std::collections::BTreeMap;
 
 /// Seconds. The current minute is not reported before, because so few requests say nothing.
 const MIN: f64 = 5.0;
+/// The largest number of busy volumes of a group in the document.
+const BUSY: usize = 100;
 
 #[derive(Default)]
 pub struct Latencies {
@@ -23,6 +25,16 @@ struct Course {
     begin: Option<(Before, f64)>,
     /// The point of the current minute up to now.
     begun: Option<Point>,
+    busy: Busy,
+}
+
+/// What volumes did in the last complete minute or, if there was none, in the current one.
+#[derive(Default)]
+struct Busy {
+    volumes: Vec<BusyVolume>,
+    /// The end of that time.
+    uptime: f64,
+    is_complete: bool,
 }
 
 impl Latencies {
@@ -54,6 +66,12 @@ impl Latencies {
         let begun = course.begun.iter().filter(|point| uptime - point.uptime <= POINT);
         course.points.iter().chain(begun).cloned().collect()
     }
+
+    /// What the volumes of a group did in the last minute.
+    pub fn busy(&self, group: &str, uptime: f64) -> Vec<BusyVolume> {
+        let course = self.groups.get(group).filter(|course| uptime - course.busy.uptime <= 2.0 * POINT);
+        course.map(|course| course.busy.volumes.clone()).unwrap_or_default()
+    }
 }
 
 impl Course {
@@ -70,10 +88,15 @@ impl Course {
         let point = point(&done, at, uptime);
         if uptime - at >= POINT {
             self.points.push(point);
+            self.busy = Busy { volumes: busy(&done, uptime - at), uptime, is_complete: true };
             self.begin = Some(now());
             return;
         }
         self.begun = Some(point).filter(|point| point.seconds >= MIN);
+        let is_recent = self.busy.is_complete && uptime - self.busy.uptime <= 2.0 * POINT;
+        if self.begun.is_some() && !is_recent {
+            self.busy = Busy { volumes: busy(&done, uptime - at), uptime, is_complete: false };
+        }
         self.begin = Some((before, at));
     }
 }
@@ -87,6 +110,20 @@ fn point(done: &IoReport, from: f64, to: f64) -> Point {
         write: latency(&sum.write),
         flush: latency(&sum.flush),
     }
+}
+
+/// Active volumes that had requests, those with most requests first.
+fn busy(done: &IoReport, seconds: f64) -> Vec<BusyVolume> {
+    let mut busy: Vec<_> = done.volumes.iter().filter(|one| one.is_active && one.counts.all().requests > 0).collect();
+    busy.sort_by_key(|one| (std::cmp::Reverse(one.counts.all().requests), one.name.clone()));
+    let volume = |one: &&VolumeIo| BusyVolume {
+        name: one.name.clone(),
+        seconds,
+        read: latency(&one.counts.read),
+        write: latency(&one.counts.write),
+        flush: latency(&one.counts.flush),
+    };
+    busy.iter().take(BUSY).map(volume).collect()
 }
 
 fn latency(op: &OpCounts) -> Option<facts::Latency> {

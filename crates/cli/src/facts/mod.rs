@@ -106,6 +106,7 @@ impl Collector {
             volumes_left_out: left_out,
             work: work::items(group).into_iter().map(work_of).collect(),
             latency: self.latencies.of(&status.name, uptime),
+            busy_volumes: self.latencies.busy(&status.name, uptime),
             events: self.events.of(&status.name, &self.form),
         }
     }
