@@ -133,6 +133,43 @@ fn a_snapshot_that_is_held_gives_way_last() {
     gives_way_last();
 }
 
+/// The older of two snapshots of the same contents names them, also for the other one, which is held.
+fn names_give_way_last() {
+    let world = World::new(1);
+    let (_, group) = Setup::small(1, 64).make(&world).unwrap();
+    world.run(async {
+        let spec = NewVolume { full: FullPolicy::DropSnapshot, ..plain_volume("v", 1, VolumeKind::Thick, 1024) };
+        let origin = group.create_volume(spec).await.unwrap();
+        write(&group, origin, 0, 64, 10).await;
+        let names = snapshot(&group, origin, 11, false).await;
+        let kept = snapshot(&group, origin, 12, true).await;
+        write(&group, origin, 0, 64, 13).await;
+        let other = snapshot(&group, origin, 13, false).await;
+        let point = group.point_of(kept).unwrap();
+        let filler = plain_volume("filler", 2, VolumeKind::Thick, group.info().available_blocks / 1024 * 1024 - 1024);
+        group.create_volume(filler).await.unwrap();
+        let is_gone = |id: VolumeId| group.volume_info(id).unwrap().state == VolumeState::Invalid;
+        let mut block = 0;
+        while !is_gone(other) && !is_gone(names) {
+            assert!(block < 1024, "nothing was dropped");
+            write(&group, origin, block, 16, 14).await;
+            block += 16;
+        }
+        assert!(is_gone(other) && !is_gone(names) && !is_gone(kept), "HO2");
+        assert_eq!(group.point_of(kept).unwrap(), point, "HO2");
+    });
+}
+
+#[test]
+fn what_names_a_snapshot_that_is_held_gives_way_last() {
+    names_give_way_last();
+}
+
+#[test]
+fn a_name_of_a_held_snapshot_that_is_dropped_is_found() {
+    must_be_found("names_of_held_go", names_give_way_last);
+}
+
 /// With nothing else to drop the write goes on, and the oldest goes.
 #[test]
 fn writes_go_before_holds() {

@@ -39,6 +39,8 @@ fn names_stay() {
     let refused = world.run("lvremove -y vg0/wed");
     let why = "vg0/wed has the same contents as vg0/thu, which is held (a)";
     assert!(refused.code == 5 && refused.err.contains(why), "{refused:?}");
+    let refused = world.run("lvconvert --merge -y vg0/wed");
+    assert!(refused.code == 5 && refused.err.contains("cannot be merged"), "{refused:?}");
     assert_eq!(world.report("vg0").volume("thu").unwrap().point_uuid, point);
     // What names nothing of it goes, and all does when nobody needs it.
     for line in [

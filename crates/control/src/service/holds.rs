@@ -5,7 +5,7 @@
 //!
 //! * HO3 A snapshot that is held is not removed, merged, reverted, resized or made writable, and nothing is received into it. Only what can
 //!   keep its contents is held: a snapshot that is at its point, and that waits for no merge. Nor is an older snapshot of the same contents
-//!   removed that gives it its identity (PT2).
+//!   removed or merged that gives it its identity (PT2).
 //! * HO4 A hold that has an end ends by the clock, and nothing is removed by that.
 
 use super::failure::{Failure, Result};
@@ -65,8 +65,8 @@ impl Service {
         Failure::join(told.collect()).map_or(Ok(()), Err)
     }
 
-    /// Refuses the removal of snapshots that give held ones their identity (HO3).
-    pub fn refuse_names_of_held(&self, volumes: &[VolumeInfo]) -> Result<()> {
+    /// Refuses what removes snapshots that give held ones their identity (HO3). `done`: what is refused, as in "cannot be removed".
+    pub fn refuse_names_of_held(&self, volumes: &[VolumeInfo], done: &str) -> Result<()> {
         let is_held = self.group.any_volume(|volume| volume.attributes.is_held());
         if !is_held || planted::is("names_of_held_go") {
             return Ok(());
@@ -81,7 +81,7 @@ impl Service {
             let (group, other) = (&self.name, &held.name);
             let message = format!(
                 "Logical volume {group}/{} has the same contents as {group}/{other}, which is held ({by}) and has its identity from it: it \
-                 cannot be removed. \"rowen release --all {group}/{other}\" ends the holds.",
+                 cannot be {done}. \"rowen release --all {group}/{other}\" ends the holds.",
                 volume.name
             );
             told.push(Failure::new(ErrorKind::InUse, message));

@@ -32,6 +32,7 @@ impl Service {
         };
         let target = self.told(self.group.volume_info(origin), snapshot)?;
         self.refuse_held(std::slice::from_ref(&source), "merged")?;
+        self.refuse_names_of_held(std::slice::from_ref(&source), "merged")?;
         self.refuse_held(std::slice::from_ref(&target), "reverted")?;
         let pair = format!("Cannot merge snapshot {}/{snapshot} into the", self.name);
         if target.read_only {

@@ -47,7 +47,7 @@ impl Service {
     pub fn remove(&self, names: &[String]) -> Result<Outcome> {
         let volumes = self.find_all(names)?;
         self.refuse_held(&volumes, "removed")?;
-        self.refuse_names_of_held(&volumes)?;
+        self.refuse_names_of_held(&volumes, "removed")?;
         self.settle_merges_before_removal(&volumes)?;
         self.remove_volumes(&volumes)?;
         Ok(Outcome::Ok)

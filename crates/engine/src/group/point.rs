@@ -18,7 +18,8 @@
 //!   of a thick target need a larger reservation, the target gets them only if there is room for it.
 //! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its other
 //!   volumes are removed: the snapshot keeps its identity.
-//! * HO2 In a full group held snapshots are dropped after all others, the oldest first: writes are more important than holds.
+//! * HO2 In a full group held snapshots, and those that name their contents (PT2), are dropped after all others, the oldest first:
+//!   writes are more important than holds.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -119,6 +120,19 @@ impl Catalog {
             is_held.then(|| HeadSeen::of(&state.meta, &state.head))
         });
         held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
+    }
+
+    /// The snapshots that are held, and those whose identifiers name their contents (PT2). No volume is locked.
+    pub(super) fn needed_by_holds(&self) -> BTreeSet<VolumeId> {
+        let head_if_held = |volume: &Arc<Volume>| {
+            let state = volume.state.lock();
+            let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
+            is_held.then(|| (volume.id, HeadSeen::of(&state.meta, &state.head)))
+        };
+        let held: Vec<(VolumeId, HeadSeen)> = self.volumes.values().filter_map(head_if_held).collect();
+        let named_by = held.iter().filter_map(|(_, head)| self.named_by(*head));
+        let named_by: Vec<VolumeId> = named_by.filter(|_| !planted::is("names_of_held_go")).collect();
+        held.iter().map(|(id, _)| *id).chain(named_by).collect()
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.

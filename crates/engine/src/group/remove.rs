@@ -194,7 +194,8 @@ impl Group {
         Ok(())
     }
 
-    /// The oldest snapshot whose removal can help a write of `volume`: one that shares blocks with it. Those that are held come last (HO2).
+    /// The oldest snapshot whose removal can help a write of `volume`: one that shares blocks with it. Those that are held, and those
+    /// that name the contents of held ones, come last (HO2).
     pub(crate) fn droppable(&self, volume: VolumeId) -> Option<VolumeId> {
         let catalog = self.catalog.read();
         let head = catalog.volumes.get(&volume)?.state.lock().head.parent;
@@ -204,6 +205,7 @@ impl Group {
             ancestors.insert(id);
             at = catalog.trees.get(&id).and_then(|t| t.parent);
         }
+        let needed = catalog.needed_by_holds();
         let (mut held, mut bookmark) = (None, None);
         for other in catalog.volumes.values().filter(|other| other.id != volume) {
             let state = other.state.lock();
@@ -216,7 +218,7 @@ impl Group {
                 bookmark = bookmark.or(Some(other.id));
                 continue;
             }
-            if !state.meta.attributes.is_held() || planted::is("held_goes_first") {
+            if !needed.contains(&other.id) || planted::is("held_goes_first") {
                 return Some(other.id);
             }
             held = held.or(Some(other.id));
