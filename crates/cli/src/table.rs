@@ -5,7 +5,7 @@ use crate::command::{Command, Operands};
 use crate::commands::{
     backup, bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat,
     lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, points, pv, pv_edit, pvmove, receive,
-    refused, replicate, reports, scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    refused, replicate, reports, restore, scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1284,6 +1284,24 @@ pub const COMMANDS: &[Command] = &[
             ("rowen backup import-sanoid /etc/sanoid/sanoid.conf >/etc/rowen/backup.conf", "what sanoid did"),
         ],
         run: backup::backup,
+    },
+    Command {
+        name: "restore",
+        summary: "Make a volume as another one was at some time, or bring that one back to it",
+        is_lvm: false,
+        forms: &["VG/LV"],
+        operands: Operands::Volumes,
+        options: &[At, RestoredName, ReplaceContents, DryRun],
+        examples: &[
+            (
+                "rowen restore vg0/db --at '2026-11-22 09:00'",
+                "vg0/db-restored, from the newest snapshot that was taken until then",
+            ),
+            ("rowen restore vg0/db --at yesterday --dryrun", "from which snapshot that would be"),
+            ("rowen restore vg0/db --at '2 hours ago' -n db-old", "under a name of one's own"),
+            ("rowen restore vg0/db --at 2026-11-21 --replace", "vg0/db itself; newer snapshots stay"),
+        ],
+        run: restore::restore,
     },
     Command {
         name: "thin_send",

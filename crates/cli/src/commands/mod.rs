@@ -37,6 +37,7 @@ pub mod redundancy;
 pub mod refused;
 pub mod replicate;
 pub mod reports;
+pub mod restore;
 pub mod restricted;
 pub mod scans;
 pub mod send;

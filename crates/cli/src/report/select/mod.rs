@@ -1,7 +1,7 @@
 //! `-S`: criteria over fields, in LVM's grammar. `Criteria::parse` parses them, `is_met` evaluates them for a row. A
 //! comparison with a missing value is false, except `= unknown`.
 
-mod moment;
+pub mod moment;
 mod parse;
 #[cfg(test)]
 mod select_test;
