@@ -6,7 +6,7 @@
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
-use rowen_host::export::{BoxFuture, Errno, Exports, Target};
+use rowen_host::export::{BoxFuture, Errno, Error, Exports, Target};
 use rowen_host::reactor::Pool;
 use rowen_host::{keeper, paths};
 use std::fs::{self, File, OpenOptions};
@@ -310,7 +310,16 @@ impl World {
         let exports = self.exports.take().unwrap();
         self.pool.block_on(async move {
             for node in exports.active() {
-                exports.deactivate(&node.name).await.unwrap();
+                // A mount namespace that another test made may still have a copy of this one's mounts.
+                let until = Instant::now() + Duration::from_secs(20);
+                loop {
+                    match exports.deactivate(&node.name).await {
+                        Err(Error::InUse { .. }) if Instant::now() < until => {
+                            std::thread::sleep(Duration::from_millis(50));
+                        }
+                        outcome => break outcome.unwrap(),
+                    }
+                }
             }
             exports.goodbye().await.unwrap();
         });
