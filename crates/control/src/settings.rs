@@ -21,6 +21,8 @@ pub enum Kind {
     /// The full path of one, or nothing.
     Program,
     Latency,
+    /// MiB, at least [`MIN_REQUEST_MEMORY`].
+    RequestMemory,
     /// The layout of volumes.
     Layout,
     /// A string, or a number.
@@ -28,6 +30,10 @@ pub enum Kind {
     /// A list of strings.
     Texts,
 }
+
+/// The limits of `server/request_memory`, in MiB: several requests of the largest size, and a TiB.
+pub const MIN_REQUEST_MEMORY: i64 = 16;
+const MAX_REQUEST_MEMORY: i64 = 1 << 20;
 
 /// A setting that Rowen uses.
 #[derive(Debug)]
@@ -138,6 +144,7 @@ pub const KNOWN: &[Setting] = &[
     setting("server/fill_keeps", Kind::Percent, "25"),
     setting("server/layout", Kind::Layout, "\"auto\""),
     setting("server/no_space_timeout", Kind::Count, "60"),
+    setting("server/request_memory", Kind::RequestMemory, "256"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
     setting("server/rehome", Kind::Switch, "1"),
     setting("tags/hosttags", Kind::Switch, "0"),
@@ -236,6 +243,10 @@ fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
         (Kind::Program, _) => refused(format!("\"{}\" must be the full path of a program", entry.path)),
         (Kind::Latency, _) if latency(value).is_some() => Ok(()),
         (Kind::Latency, _) => refused(format!("\"{name}\" must be \"auto\", \"off\" or microseconds up to 1000000")),
+        (Kind::RequestMemory, Value::Number(MIN_REQUEST_MEMORY..=MAX_REQUEST_MEMORY)) => Ok(()),
+        (Kind::RequestMemory, _) => {
+            refused(format!("\"{name}\" must be a number of MiB from {MIN_REQUEST_MEMORY} to {MAX_REQUEST_MEMORY}"))
+        }
         (Kind::Layout, _) if layout(value).is_some() => Ok(()),
         (Kind::Layout, _) => refused(format!("\"{name}\" must be \"auto\", \"space\" or \"read\"")),
         (Kind::Text, Value::Text(_) | Value::Number(_)) => Ok(()),
@@ -298,6 +309,8 @@ pub struct Settings {
     pub command: Option<String>,
     /// `server/no_space_timeout`: for how many seconds writes wait for space, if they do not fail at once; 0: for ever.
     pub no_space_timeout: u64,
+    /// `server/request_memory`: MiB of memory that the requests of all volumes of a group may use.
+    pub request_memory: u64,
     /// `server/processor_latency`: the limit of the processors' wake-up latency while there are many requests.
     pub processor_latency: ProcessorLatency,
     /// `server/rehome`: fragmented volumes are defragmented in the background.
@@ -346,6 +359,7 @@ impl Default for Settings {
             snapshot_threshold: 80,
             command: None,
             no_space_timeout: 60,
+            request_memory: 256,
             processor_latency: ProcessorLatency::Auto,
             rehome: true,
             layout: LayoutSetting::Auto,
@@ -405,6 +419,7 @@ impl Settings {
             snapshot_threshold: count("monitor/snapshot_threshold").unwrap_or(usual.snapshot_threshold),
             command: config.text("monitor/command").filter(|command| !command.is_empty()),
             no_space_timeout: count("server/no_space_timeout").unwrap_or(usual.no_space_timeout),
+            request_memory: count("server/request_memory").unwrap_or(usual.request_memory),
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
             layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
@@ -456,7 +471,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -465,6 +480,7 @@ mod tests {
             command: Some("/bin/true".into()),
             processor_latency: ProcessorLatency::Micros(20),
             no_space_timeout: 0,
+            request_memory: 64,
             layout: LayoutSetting::Read,
             fill_keeps: 40,
             issue_discards: true,
@@ -508,6 +524,7 @@ mod tests {
             ("server { processor_latency = \"fast\" }", 1, "auto"),
             ("server { processor_latency = -1 }", 1, "auto"),
             ("server { layout = \"fast\" }", 1, "\"space\" or \"read\""),
+            ("server { request_memory = 15 }", 1, "16 to 1048576"),
             ("server { fill_keeps = 101 }", 1, "1 to 100"),
             ("report/lvs_cols = [\"lv_name\"]", 1, "a string in quotes"),
             ("activation/volume_list = [\"vg0\", 1]", 1, "list of strings"),

@@ -15,7 +15,7 @@ mod signals;
 use cache::{Cache, SECTOR};
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
-use rowen_host::export::fuse::buffers::Buffers;
+use rowen_host::export::fuse::Memory;
 use rowen_host::export::fuse::{Connection, mount};
 use rowen_host::export::{BoxFuture, Errno, Target};
 use rowen_host::meter::Meter;
@@ -135,12 +135,8 @@ fn main() {
     let disk =
         Arc::new(Disk { size, lies, cache: Cache::new(image), requests: AtomicU64::new(0), runtime: pool.runtime() });
     let mounted = mount::mount(path).expect("a mount");
-    let connection = Connection::new(
-        Arc::new(mounted.fd),
-        disk.clone(),
-        Arc::new(Buffers::default()),
-        Arc::new(Meter::for_one_thread()),
-    );
+    let connection =
+        Connection::new(Arc::new(mounted.fd), disk.clone(), &Memory::default(), Arc::new(Meter::for_one_thread()));
     let runtime = pool.runtime();
     pool.spawn_on(
         0,

@@ -96,6 +96,7 @@ pub fn count(seen: &mut Seen, seconds: u64, volumes: &[(&str, IoCounts)], disks:
         open_micros: seconds * 1_000_000,
         pvs: disks.iter().enumerate().map(pv).collect(),
         volumes: volumes.iter().enumerate().map(volume).collect(),
+        ..IoReport::default()
     };
     seen.counters = Some(Box::new(Counters { io, ..Counters::default() }));
 }

@@ -13,6 +13,7 @@ mod fsx;
 mod history;
 mod iostat;
 mod logs;
+mod memory;
 mod missing;
 mod moves;
 mod replicate;

@@ -191,6 +191,9 @@ pub struct VolumeIo {
 pub struct IoReport {
     /// How long the group has been open.
     pub open_micros: u64,
+    /// Bytes of memory that requests of all volumes use now, and may use at most.
+    pub request_memory_bytes: u64,
+    pub request_memory_limit_bytes: u64,
     pub pvs: Vec<PvIo>,
     pub volumes: Vec<VolumeIo>,
 }
@@ -203,6 +206,8 @@ impl IoReport {
         let done = |now: &IoCounts, before: Option<&&IoCounts>| before.map_or(*now, |before| now.since(before));
         IoReport {
             open_micros: self.open_micros.saturating_sub(earlier.open_micros),
+            request_memory_bytes: self.request_memory_bytes,
+            request_memory_limit_bytes: self.request_memory_limit_bytes,
             pvs: self.pvs.iter().map(|pv| PvIo { counts: done(&pv.counts, pvs.get(&pv.uuid)), ..pv.clone() }).collect(),
             volumes: self
                 .volumes

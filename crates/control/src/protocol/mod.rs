@@ -40,7 +40,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol. Both sides must have the same, except for the stable part.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames

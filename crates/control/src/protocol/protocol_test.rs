@@ -213,7 +213,8 @@ fn counters_are_sent_in_their_compact_form() {
         IoCounts { read: OpCounts { requests: 3, buckets: [1; BUCKETS], ..Default::default() }, ..Default::default() };
     let volume = |n: u8| VolumeIo { name: format!("lv{n}"), uuid: Uuid([n; 16]), is_active: n % 2 == 0, counts };
     let pvs = vec![PvIo { path: "/dev/sda".into(), uuid: Uuid([9; 16]), counts }];
-    let report = IoReport { open_micros: 7, pvs, volumes: (0..200).map(volume).collect() };
+    let volumes = (0..200).map(volume).collect();
+    let report = IoReport { open_micros: 7, request_memory_limit_bytes: 9, pvs, volumes, ..IoReport::default() };
     let outcome = Outcome::Io(Box::new(report));
     let mut frame = Vec::new();
     write_outcome(&mut frame, &outcome).unwrap();

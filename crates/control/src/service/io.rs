@@ -18,7 +18,10 @@ impl Service {
             let at = PvIndex(u16::try_from(index).unwrap_or(u16::MAX));
             PvIo { path: path(at), uuid, counts: self.platform.members.io(at) }
         };
+        let (request_memory_bytes, request_memory_limit_bytes) = self.platform.devices.request_memory();
         IoReport {
+            request_memory_bytes,
+            request_memory_limit_bytes,
             open_micros: u64::try_from(open.as_micros()).unwrap_or(u64::MAX),
             pvs: self.group.info().pvs.iter().map(|pv| pv.uuid).enumerate().map(pv).collect(),
             volumes: self.volumes_io(),

@@ -164,6 +164,10 @@ pub trait Devices: Send + Sync {
     fn remove_names_of(&self, group: &str) -> Done<()>;
     /// What was counted of each volume that was active since the group was opened.
     fn io(&self) -> Vec<(VolumeId, IoCounts)>;
+    /// Bytes of memory that requests of all volumes use now, and may use at most.
+    fn request_memory(&self) -> (u64, u64);
+    /// Changes how much memory requests may use, in bytes.
+    fn set_request_memory(&self, bytes: u64);
     /// Drops the counters of all but these volumes.
     fn keep_io(&self, volumes: &BTreeSet<VolumeId>);
     /// Changes the group's name to `group`. Afterwards the service can only end. `reached` is called at each step.

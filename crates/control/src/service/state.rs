@@ -96,6 +96,7 @@ impl Service {
     pub fn set_settings(&self, settings: &Settings, lists: Lists) {
         self.group.set_no_space_timeout(settings.no_space_timeout());
         self.group.set_discards(settings.discards());
+        self.platform.devices.set_request_memory(settings.request_memory << 20);
         self.warnings.set_settings(settings);
         self.autoextension.set_settings(settings);
         self.lists.set_own(lists);

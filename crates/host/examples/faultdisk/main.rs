@@ -9,8 +9,7 @@ mod signals;
 
 use disk::{Caching, Disk, Faults};
 use parking_lot::Mutex;
-use rowen_host::export::fuse::buffers::Buffers;
-use rowen_host::export::fuse::{Connection, mount};
+use rowen_host::export::fuse::{Connection, Memory, mount};
 use rowen_host::meter::Meter;
 use rowen_host::reactor::Pool;
 use std::fs::{self, OpenOptions};
@@ -116,7 +115,7 @@ impl Bench {
         let disk = Disk::new(image, size, self.sector, self.faults.clone(), runtime.clone());
         let mounted = mount::mount_as(&self.file, "faultdisk").map_err(|e| e.to_string())?;
         let meter = Arc::new(Meter::for_one_thread());
-        let connection = Connection::new(Arc::new(mounted.fd), disk.clone(), Arc::new(Buffers::default()), meter);
+        let connection = Connection::new(Arc::new(mounted.fd), disk.clone(), &Memory::default(), meter);
         self.pool.spawn_on(
             0,
             Box::pin(async move {

@@ -133,6 +133,15 @@ impl Devices for ExportedDevices {
         self.exports.io().into_iter().map(|(id, counts)| (VolumeId(id), counts)).collect()
     }
 
+    fn request_memory(&self) -> (u64, u64) {
+        let (used, limit) = self.exports.memory().used();
+        (used as u64, limit as u64)
+    }
+
+    fn set_request_memory(&self, bytes: u64) {
+        self.exports.memory().set_limit(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
     fn keep_io(&self, volumes: &BTreeSet<VolumeId>) {
         self.exports.keep_io(|id| volumes.contains(&VolumeId(id)));
     }

@@ -46,7 +46,7 @@ use dispatch::Dispatch;
 use ended::Ended;
 use error::Doing;
 use fuse::Connection;
-use fuse::buffers::Buffers;
+use fuse::budget::Budget;
 use loopdev::LoopDevice;
 use nodes::Nodes;
 use openers::Numbers;
@@ -109,7 +109,7 @@ struct Inner {
     nodes: Nodes,
     /// None: the kernel's limit of watches is reached.
     written: Option<Arc<Written>>,
-    buffers: Arc<Buffers>,
+    memory: fuse::Memory,
     dispatch: Dispatch,
     runtime: Arc<dyn Runtime>,
     keeper: Mutex<keeper::Client>,
@@ -146,7 +146,7 @@ impl Exports {
             written: watch_nodes(dev),
             run,
             files,
-            buffers: Arc::default(),
+            memory: fuse::Memory::default(),
             dispatch: Dispatch::new(pool),
             runtime: pool.runtime(),
             keeper: Mutex::new(keeper),
@@ -288,6 +288,11 @@ impl Exports {
     /// An active volume's device.
     pub fn find(&self, name: &str) -> Option<Node> {
         self.inner.active.lock().get(name).map(|export| self.inner.node(name, export))
+    }
+
+    /// The memory of requests.
+    pub fn memory(&self) -> &Budget {
+        &self.inner.memory.budget
     }
 
     /// What was counted of each volume that this process served, by its number.
@@ -438,7 +443,7 @@ impl Inner {
     /// Starts serving on a worker.
     fn serve(&self, fd: Arc<OwnedFd>, target: Arc<dyn Target>) -> (Arc<Connection>, Arc<Ended>) {
         let meter = self.meters.lock().entry(target.id()).or_insert_with(|| Arc::new(Meter::for_one_thread())).clone();
-        let connection = Connection::new(fd, target, self.buffers.clone(), meter);
+        let connection = Connection::new(fd, target, &self.memory, meter);
         let ended = Arc::new(Ended::default());
         let (serving, runtime, end) = (connection.clone(), self.runtime.clone(), ended.clone());
         self.dispatch.start(Box::pin(async move {

@@ -46,6 +46,10 @@ pub trait Target: Send + Sync {
     fn owes(&self) -> bool {
         false
     }
+    /// The thin pool that gives it space; empty: none.
+    fn pool(&self) -> String {
+        String::new()
+    }
     /// Fills `buf[..len]` and gives it back.
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>>;
     /// Writes `buf[..len]`; the reference is dropped before this completes.
@@ -62,6 +66,7 @@ pub trait Target: Send + Sync {
 pub struct VolumeTarget {
     volume: Arc<Volume>,
     id: VolumeId,
+    pool: String,
     is_copy: bool,
     has_unflushed: AtomicBool,
     owes: AtomicBool,
@@ -75,9 +80,9 @@ impl VolumeTarget {
 
     /// The same. `owes`: writes that an earlier server acknowledged may be lost, so the next flush must fail (RT2).
     pub fn owing(volume: Arc<Volume>, info: &VolumeInfo, owes: bool) -> Arc<Self> {
-        let (id, is_copy) = (info.id, info.origin.is_some());
+        let (id, pool, is_copy) = (info.id, info.attributes.pool.clone(), info.origin.is_some());
         let owes = AtomicBool::new(owes && !planted::is("losses_unpaid"));
-        Arc::new(VolumeTarget { volume, id, is_copy, has_unflushed: AtomicBool::new(false), owes })
+        Arc::new(VolumeTarget { volume, id, pool, is_copy, has_unflushed: AtomicBool::new(false), owes })
     }
 
     /// A change is about to be acknowledged.
@@ -148,6 +153,10 @@ impl Target for VolumeTarget {
 
     fn owes(&self) -> bool {
         self.owes.load(Ordering::SeqCst)
+    }
+
+    fn pool(&self) -> String {
+        self.pool.clone()
     }
 
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>> {

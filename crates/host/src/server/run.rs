@@ -246,6 +246,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     };
     let keeper = keeper.map_err(|e| internal("reach the keeper", name, e))?;
     let exports = Arc::new(Exports::new(name, &pool, keeper)?);
+    exports.memory().set_limit(usize::try_from(settings.request_memory << 20).unwrap_or(usize::MAX));
     let members = Arc::new(OpenMembers { group: name.clone(), pvs: pvs.clone() });
     let archive = {
         let (group, members) = (group.clone(), members.clone());

@@ -224,6 +224,11 @@ fn bytes(blocks: u64) -> u64 {
 fn add_counters(metrics: &mut Exposition, group: &str, counters: &Counters) {
     let labels = of_group(group);
     add_stats(metrics, &labels, &counters.stats);
+    let (used, limit) = (counters.io.request_memory_bytes, counters.io.request_memory_limit_bytes);
+    let help = "Memory that requests of the volume group's volumes use";
+    metrics.add("rowen_group_request_memory_bytes", help, labels.clone(), gauge(used));
+    let help = "Memory that requests of the volume group's volumes may use";
+    metrics.add("rowen_group_request_memory_limit_bytes", help, labels.clone(), gauge(limit));
     for pv in &counters.io.pvs {
         add_io(metrics, "pv", &with(&labels, "pv", &pv.path), &pv.counts);
     }

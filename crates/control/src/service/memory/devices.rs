@@ -7,7 +7,7 @@ use rowen_engine::group::{Volume, VolumeInfo};
 use rowen_engine::units::VolumeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Devices that are but names.
@@ -28,6 +28,7 @@ pub struct MemoryDevices {
     /// Two were being made at the same moment.
     overlapped: AtomicBool,
     counted: Mutex<BTreeMap<VolumeId, IoCounts>>,
+    request_memory: AtomicU64,
 }
 
 impl MemoryDevices {
@@ -191,6 +192,14 @@ impl Devices for MemoryDevices {
 
     fn io(&self) -> Vec<(VolumeId, IoCounts)> {
         self.counted.lock().iter().map(|(id, counts)| (*id, *counts)).collect()
+    }
+
+    fn request_memory(&self) -> (u64, u64) {
+        (0, self.request_memory.load(Ordering::Relaxed))
+    }
+
+    fn set_request_memory(&self, bytes: u64) {
+        self.request_memory.store(bytes, Ordering::Relaxed);
     }
 
     fn keep_io(&self, volumes: &BTreeSet<VolumeId>) {

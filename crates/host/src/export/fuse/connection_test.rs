@@ -3,7 +3,6 @@
 //! Rules FU1, FU3 and FU4.
 
 use super::abi::{self, op};
-use super::buffers::Buffers;
 use super::{Connection, Errno, Target};
 use crate::export::BoxFuture;
 use crate::meter::Meter;
@@ -27,10 +26,12 @@ const SECTOR: u32 = 512;
 /// Nothing takes so long, on whatever machine; so long an answer is waited for that does not come.
 const LONG: Duration = Duration::from_secs(5);
 
-/// A volume in memory. Its flushes wait until they may end.
+/// A volume in memory. Its flushes wait until they may end, and its writes while it is full.
 #[derive(Default)]
 struct Memory {
     may_flush: AtomicBool,
+    is_full: AtomicBool,
+    pool: String,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -44,6 +45,11 @@ impl Memory {
 
     fn let_flush(&self) {
         self.may_flush.store(true, Ordering::Release);
+        self.waiting.lock().drain(..).for_each(Waker::wake);
+    }
+
+    fn make_room(&self) {
+        self.is_full.store(false, Ordering::Release);
         self.waiting.lock().drain(..).for_each(Waker::wake);
     }
 }
@@ -72,7 +78,14 @@ impl Target for Memory {
 
     fn write(&self, offset: u64, len: u32, _: Arc<PageBuf>) -> BoxFuture<'_, Result<(), Errno>> {
         Memory::is_inside(offset, len.into());
-        Box::pin(async { Ok(()) })
+        Box::pin(poll_fn(|cx| {
+            self.waiting.lock().push(cx.waker().clone());
+            if self.is_full.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }))
+    }
+
+    fn pool(&self) -> String {
+        self.pool.clone()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Errno>> {
@@ -103,12 +116,17 @@ struct Served {
 
 impl Served {
     fn start() -> Served {
+        Served::with(&super::Memory::default(), "")
+    }
+
+    fn with(requests: &super::Memory, pool: &str) -> Served {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, kernels): (OwnedFd, OwnedFd) = pair.unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let (pool, memory) = (Pool::start(1).unwrap(), Arc::new(Memory::default()));
+        let memory = Arc::new(Memory { pool: pool.into(), ..Memory::default() });
+        let pool = Pool::start(1).unwrap();
         let meter = Arc::new(Meter::for_one_thread());
-        let connection = Connection::new(Arc::new(ours), memory.clone(), Arc::<Buffers>::default(), meter);
+        let connection = Connection::new(Arc::new(ours), memory.clone(), requests, meter);
         let has_ended = Arc::new(AtomicBool::new(false));
         let (serving, runtime, ended) = (connection.clone(), pool.runtime(), has_ended.clone());
         pool.spawn_on(
@@ -259,14 +277,73 @@ fn it_ends_when_nothing_is_under_way() {
 
 #[test]
 fn planted_bugs_are_found() {
-    let (any, end) = ("whatever_is_asked_is_answered_once", "it_ends_when_nothing_is_under_way");
-    for (bug, test) in [("answers_twice", any), ("refused_silently", any), ("any_range", any), ("ends_under_way", end)]
-    {
-        let test = format!("export::fuse::connection_test::{test}");
+    let any = "connection_test::whatever_is_asked_is_answered_once";
+    let bugs = [
+        ("answers_twice", any),
+        ("refused_silently", any),
+        ("any_range", any),
+        ("ends_under_way", "connection_test::it_ends_when_nothing_is_under_way"),
+        ("budget_of_each", "connection_test::full_volumes_leave_memory_for_others"),
+        ("one_class", "budget::tests::volumes_of_a_full_pool_leave_memory_for_others"),
+    ];
+    for (bug, test) in bugs {
+        let test = format!("export::fuse::{test}");
         let mut program = Command::new(std::env::current_exe().unwrap());
         let output = program.args(["--exact", &test]).env("ROWEN_PLANTED", bug).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(text.contains("running 1 test"), "{text}");
         assert!(!output.status.success(), "{bug} was not found: {text}");
     }
+}
+
+/// FB1, FB2: full volumes want more memory than there is. Another volume goes on, and so do they when there is room.
+#[test]
+fn full_volumes_leave_memory_for_others() {
+    const WRITES: u64 = 60;
+    let requests = super::Memory::default();
+    requests.budget.set_limit(0);
+    let full: Vec<Served> = (0..24).map(|_| Served::with(&requests, "full")).collect();
+    let args = abi::WriteIn { offset: 0, size: SIZE as u32, ..Default::default() };
+    let write = [bytemuck::bytes_of(&args), &vec![1; SIZE as usize]].concat();
+    for served in &full {
+        served.memory.is_full.store(true, Ordering::Release);
+        served.kernel.set_nonblocking(true).unwrap();
+    }
+    // As a kernel: what is not read waits.
+    let mut sent = vec![0; full.len()];
+    let send = |sent: &mut Vec<u64>| {
+        for (served, sent) in full.iter().zip(sent) {
+            let header = abi::InHeader { opcode: op::WRITE, unique: *sent + 1, len: 1, ..Default::default() };
+            let is_sent =
+                *sent < WRITES && served.kernel.send(&[bytemuck::bytes_of(&header), &write[..]].concat()).is_ok();
+            *sent += u64::from(is_sent);
+        }
+    };
+    let quiet = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < quiet {
+        send(&mut sent);
+    }
+    let (used, limit) = requests.budget.used();
+    assert!(used <= limit, "{used} of {limit} bytes");
+    assert!(sent.iter().sum::<u64>() < WRITES * 24, "all of them were taken");
+    let other = Served::with(&requests, "");
+    for unique in 1..=50 {
+        other.ask(op::WRITE, unique, &write);
+        assert_eq!(other.answer().unwrap(), (unique, 0));
+    }
+    full.iter().for_each(|served| served.memory.make_room());
+    let mut answered = vec![0; full.len()];
+    let until = Instant::now() + LONG;
+    while answered.iter().any(|answered| *answered < WRITES) {
+        assert!(Instant::now() < until, "{answered:?} of {WRITES} were answered");
+        send(&mut sent);
+        for (served, answered) in full.iter().zip(&mut answered) {
+            while let Ok((_, error)) = served.answer() {
+                assert_eq!(error, 0);
+                *answered += 1;
+            }
+        }
+    }
+    full.iter().for_each(Served::end);
+    assert!(requests.budget.used().0 <= 2 * (1 << 20), "{:?}", requests.budget.used());
 }

@@ -15,6 +15,7 @@
 //!   volume's size changes.
 
 pub mod abi;
+pub mod budget;
 pub mod buffers;
 #[cfg(test)]
 mod connection_test;
@@ -27,7 +28,8 @@ use super::target::{CLOSED, Errno, HANDED_ON, Target};
 use crate::meter::{Begun, Meter, Op};
 use crate::planted;
 use crate::reactor::{REPLY_HEAD, Reply, readable, softirq_raised};
-use buffers::{Budget, Buffers, Class, Permit, SMALL};
+use budget::{Budget, Permit, Share};
+use buffers::{Buffers, Class, Data, LARGE, SMALL};
 use parking_lot::Mutex;
 use request::{Args, Request};
 use rowen_control::protocol::IoCounts;
@@ -56,28 +58,36 @@ pub struct Connection {
     fd: Arc<OwnedFd>,
     target: Arc<dyn Target>,
     buffers: Arc<Buffers>,
-    budget: Arc<Budget>,
+    share: Arc<Share>,
     under_way: UnderWay,
     stop: Stop,
     meter: Arc<Meter>,
 }
 
+/// The memory for requests, of all connections of a process.
+#[derive(Clone, Default)]
+pub struct Memory {
+    buffers: Arc<Buffers>,
+    pub budget: Arc<Budget>,
+}
+
 /// Where the next request lands. The split makes a WRITE's data start on a page, whatever its length: data of up to
 /// [`SMALL`] bytes fills `small` alone; of longer data, `large` has all but the first [`SMALL`] bytes in place.
 struct Inbox {
+    permit: Permit,
     head: [u8; abi::WRITE_HEADER],
     small: PageBuf,
     large: PageBuf,
 }
 
 impl Connection {
-    /// Serves `target` through `fd`, and counts with `meter`.
-    pub fn new(fd: Arc<OwnedFd>, target: Arc<dyn Target>, buffers: Arc<Buffers>, meter: Arc<Meter>) -> Arc<Connection> {
+    /// Serves `target` through `fd`, with memory of `memory`, and counts with `meter`.
+    pub fn new(fd: Arc<OwnedFd>, target: Arc<dyn Target>, memory: &Memory, meter: Arc<Meter>) -> Arc<Connection> {
         Arc::new(Connection {
             fd,
+            share: memory.budget.share(target.pool()),
             target,
-            buffers,
-            budget: Budget::new(),
+            buffers: memory.buffers.clone(),
             under_way: UnderWay::default(),
             stop: Stop::default(),
             meter,
@@ -111,16 +121,23 @@ impl Connection {
     }
 
     async fn receive_all(self: &Arc<Self>, runtime: &Arc<dyn Runtime>) -> io::Result<()> {
-        let mut inbox = self.new_inbox();
+        let mut inbox = None;
         let mut turn = 0;
         let mut alone = false;
         while !self.stop.is_stopped() {
+            let open = match &mut inbox {
+                Some(open) => open,
+                None => match self.stop.or(self.open_inbox()).await? {
+                    Some(open) => inbox.insert(open),
+                    None => return Ok(()),
+                },
+            };
             // After a single request there is rarely another one. So its disk requests go first, and the same system
             // call polls for the next request.
-            let received = if std::mem::take(&mut alone) { Err(Sys::AGAIN) } else { self.receive(&mut inbox) };
+            let received = if std::mem::take(&mut alone) { Err(Sys::AGAIN) } else { self.receive(open) };
             match received {
                 Ok(len) => {
-                    self.accept(&mut inbox, len, runtime).await;
+                    self.accept(&mut inbox, len, runtime);
                     alone = self.under_way.is_one();
                     if alone {
                         yield_now().await;
@@ -128,11 +145,10 @@ impl Connection {
                 }
                 Err(Sys::AGAIN) => {
                     // An idle volume holds no buffers.
-                    self.return_inbox(inbox);
+                    inbox.take().into_iter().for_each(|inbox| self.return_inbox(inbox));
                     if self.stop.or(readable(self.fd.as_raw_fd())).await?.is_none() {
                         return Ok(());
                     }
-                    inbox = self.new_inbox();
                     turn = 0;
                 }
                 // Withdrawn before it was read.
@@ -150,12 +166,15 @@ impl Connection {
         Ok(())
     }
 
-    fn new_inbox(&self) -> Inbox {
-        Inbox {
+    /// Waits for memory for the next request.
+    async fn open_inbox(&self) -> io::Result<Inbox> {
+        let permit = self.share.take(SMALL + LARGE).await;
+        Ok(Inbox {
+            permit,
             head: [0; abi::WRITE_HEADER],
             small: self.buffers.take(Class::Small),
             large: self.buffers.take(Class::Large),
-        }
+        })
     }
 
     fn return_inbox(&self, inbox: Inbox) {
@@ -172,11 +191,9 @@ impl Connection {
         rustix::io::readv(&*self.fd, &mut parts)
     }
 
-    /// Starts the request in the inbox, and leaves the inbox ready for the next.
-    async fn accept(self: &Arc<Self>, inbox: &mut Inbox, len: usize, runtime: &Arc<dyn Runtime>) {
-        if len < abi::IN_HEADER {
-            return;
-        }
+    /// Starts the request in the inbox. Leaves the inbox ready for the next, or none if there is no memory for that.
+    fn accept(self: &Arc<Self>, full: &mut Option<Inbox>, len: usize, runtime: &Arc<dyn Runtime>) {
+        let Some(inbox) = full.as_ref().filter(|_| len >= abi::IN_HEADER) else { return };
         let header: abi::InHeader = bytemuck::pod_read_unaligned(&inbox.head[..abi::IN_HEADER]);
         let mut args = [0u8; abi::MAX_ARGS];
         let (direct, spilled) = args.split_at_mut(abi::WRITE_HEADER - abi::IN_HEADER);
@@ -196,12 +213,9 @@ impl Connection {
         }
         match request {
             Request::Write { offset, len } => {
-                let (buf, class, permit) = self.take_data(inbox, len as usize).await;
+                let Some(data) = self.take_data(full, len as usize) else { return };
                 let this = self.clone();
-                self.start(
-                    runtime,
-                    async move { this.write(unique, begun, (offset, len), (buf, class, permit)).await },
-                );
+                self.start(runtime, async move { this.write(unique, begun, (offset, len), data).await });
             }
             Request::Read { offset, len } => {
                 let this = self.clone();
@@ -235,18 +249,27 @@ impl Connection {
         request::check_range(offset, len, self.target.size(), self.target.sector())
     }
 
-    /// Takes a WRITE's data out of the inbox.
-    async fn take_data(&self, inbox: &mut Inbox, len: usize) -> (PageBuf, Class, Permit) {
+    /// Takes a WRITE's data out of the inbox. If there is no memory for another buffer, the inbox goes with it.
+    fn take_data(&self, full: &mut Option<Inbox>, len: usize) -> Option<Data> {
         let class = Class::of(len);
-        let permit = self.budget.permit(class).await;
-        let place = match class {
-            Class::Small => &mut inbox.small,
-            Class::Large => {
-                inbox.large.as_mut_slice()[..SMALL].copy_from_slice(&inbox.small.as_slice()[..SMALL]);
-                &mut inbox.large
-            }
+        let mut inbox = full.take()?;
+        if class == Class::Large {
+            inbox.large.as_mut_slice()[..SMALL].copy_from_slice(&inbox.small.as_slice()[..SMALL]);
+        }
+        if let Some(permit) = self.share.try_take(class.size()) {
+            let place = if class == Class::Small { &mut inbox.small } else { &mut inbox.large };
+            let buf = std::mem::replace(place, self.buffers.take(class));
+            *full = Some(inbox);
+            return Some(Data { buf, class, permit });
+        }
+        let Inbox { mut permit, small, large, .. } = inbox;
+        let (buf, (rest, of)) = match class {
+            Class::Small => (small, (large, Class::Large)),
+            Class::Large => (large, (small, Class::Small)),
         };
-        (std::mem::replace(place, self.buffers.take(class)), class, permit)
+        self.buffers.give(of, rest);
+        permit.shrink(class.size());
+        Some(Data { buf, class, permit })
     }
 
     fn start(self: &Arc<Self>, runtime: &Arc<dyn Runtime>, request: impl Future<Output = ()> + Send + 'static) {
@@ -261,13 +284,8 @@ impl Connection {
         );
     }
 
-    async fn write(
-        &self,
-        unique: u64,
-        begun: Begun,
-        (offset, len): (u64, u32),
-        (buf, class, permit): (PageBuf, Class, Permit),
-    ) {
+    async fn write(&self, unique: u64, begun: Begun, (offset, len): (u64, u32), data: Data) {
+        let Data { buf, class, permit } = data;
         let buf = Arc::new(buf);
         let outcome = self.target.write(offset, len, buf.clone()).await;
         self.answer(unique, outcome, &abi::WriteOut { size: len, pad: 0 }).await;
@@ -286,7 +304,7 @@ impl Connection {
             return self.count(Op::Read, begun, Ok(0));
         }
         let class = Class::of(len as usize);
-        let permit = self.budget.permit(class).await;
+        let permit = self.share.take(class.size()).await;
         match self.target.read(offset, len, self.buffers.take(class)).await {
             Ok(buf) => {
                 let header = abi::OutHeader::answer(unique, len as usize);
