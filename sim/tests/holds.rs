@@ -146,7 +146,7 @@ fn names_give_way_last() {
         write(&group, origin, 0, 64, 13).await;
         let other = snapshot(&group, origin, 13, false).await;
         let point = group.point_of(kept).unwrap();
-        let filler = plain_volume("filler", 2, VolumeKind::Thick, group.info().available_blocks / 1024 * 1024 - 1024);
+        let filler = plain_volume("filler", 2, VolumeKind::Thick, group.info().available_blocks - 256);
         group.create_volume(filler).await.unwrap();
         let is_gone = |id: VolumeId| group.volume_info(id).unwrap().state == VolumeState::Invalid;
         let mut block = 0;
