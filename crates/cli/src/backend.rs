@@ -2,6 +2,7 @@
 //! implementation uses the real host; tests use one in memory.
 
 use crate::failure::Failure;
+use crate::hooks::{Hook, Pending};
 use rowen_control::history::{Command, Kept};
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
@@ -268,6 +269,10 @@ pub trait Backend {
     fn ssh_command(&mut self) -> Option<String>;
     /// Runs a command of Rowen's, here or on another host, which is read by no shell in between as anything but words.
     fn rowen(&mut self, at: &Where, words: &[String]) -> Answer<Said>;
+    /// Runs a program of a policy to its end.
+    fn hook(&mut self, hook: &Hook) -> Answer<()>;
+    /// Has one run when the value's `run` is called, or when this process has ended.
+    fn later(&mut self, hook: Hook) -> Answer<Box<dyn Pending>>;
     /// Runs two, of which the second one reads what the first one writes. `tell` gets the bytes that have passed.
     fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped>;
     /// A lock for as long as the value is kept. Refused at once while another process has it.

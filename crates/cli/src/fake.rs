@@ -6,6 +6,8 @@ use crate::backend::{
     Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::console::Console;
+use crate::fake_hooks::Hooks;
+use crate::hooks::{Hook, Pending};
 use crate::session::no_group;
 use rowen_control::history;
 use rowen_control::protocol::*;
@@ -103,6 +105,7 @@ pub struct Fake {
     pub hosts: BTreeMap<String, Option<String>>,
     /// Command lines that ran on them.
     pub ran_there: Vec<String>,
+    pub hooks: Hooks,
     /// After so many bytes streams are cut, each after its own number.
     pub cuts: Vec<usize>,
     /// Seconds since the usual moment.
@@ -614,6 +617,14 @@ impl Backend for Fake {
 
     fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped> {
         self.passes(pipe, tell)
+    }
+
+    fn hook(&mut self, hook: &Hook) -> Answer<()> {
+        self.hooks.run(hook)
+    }
+
+    fn later(&mut self, hook: Hook) -> Answer<Box<dyn Pending>> {
+        Ok(self.hooks.later(hook))
     }
 
     fn only_one(&mut self, name: &str) -> Answer<Option<File>> {

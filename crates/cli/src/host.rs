@@ -6,6 +6,7 @@ use crate::backend::{
 };
 use crate::failure::exit;
 use crate::gather;
+use crate::hooks::{Hook, Pending};
 use rowen_control::history;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
@@ -352,6 +353,14 @@ impl Backend for Host {
 
     fn rowen(&mut self, at: &Where, words: &[String]) -> Answer<Said> {
         crate::passing::run(at, words)
+    }
+
+    fn hook(&mut self, hook: &Hook) -> Answer<()> {
+        hook.run()
+    }
+
+    fn later(&mut self, hook: Hook) -> Answer<Box<dyn Pending>> {
+        Ok(Box::new(hook.later()?))
     }
 
     fn pass(&mut self, pipe: &Pipe<'_>, tell: &mut dyn FnMut(u64)) -> Answer<Piped> {

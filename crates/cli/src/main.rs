@@ -13,6 +13,7 @@ mod facts;
 mod failure;
 mod gather;
 mod help;
+mod hooks;
 mod host;
 mod options;
 mod parse;
@@ -31,6 +32,9 @@ mod facts_test;
 #[allow(clippy::too_many_lines, reason = "a list of requests")]
 #[allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
 mod fake;
+#[cfg(any(test, feature = "hostile"))]
+#[allow(clippy::unwrap_used, reason = "tests, helpers of tests included, end where something unexpected happens")]
+mod fake_hooks;
 #[cfg(any(test, feature = "hostile"))]
 mod fake_hosts;
 #[cfg(test)]

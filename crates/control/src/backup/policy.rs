@@ -33,12 +33,20 @@ pub struct Policy {
     pub every: u64,
     pub keep: Keep,
     pub targets: Vec<Target>,
+    /// Full paths of the programs that run before and after its snapshots of a group.
+    pub before: Option<String>,
+    pub after: Option<String>,
+    /// For how many seconds each of them may run.
+    pub hook_timeout: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policies {
     pub policies: Vec<Policy>,
 }
+
+/// Seconds, if nothing is set.
+const HOOK_TIMEOUT: u64 = 60;
 
 /// Seconds of `90s`, `15m`, `1h`, `2d`, `1w`.
 fn span(text: &str) -> Option<u64> {
@@ -52,13 +60,20 @@ fn span(text: &str) -> Option<u64> {
         _ => return None,
     };
     let number: u64 = text[..text.len() - 1].parse().ok()?;
-    number.checked_mul(seconds).filter(|seconds| (60..=400 * 24 * 3600).contains(seconds))
+    number.checked_mul(seconds)
 }
 
 fn text(entry: &Entry) -> Result<&str, Error> {
     match &entry.value {
         Some(Value::Text(text)) if !text.is_empty() => Ok(text),
         _ => Err(wrong(entry.line, format!("\"{}\" must be a string in quotes", entry.path))),
+    }
+}
+
+fn program(entry: &Entry) -> Result<String, Error> {
+    match text(entry)? {
+        path if path.starts_with('/') => Ok(path.to_owned()),
+        _ => Err(wrong(entry.line, format!("\"{}\" must be the full path of a program", entry.path))),
     }
 }
 
@@ -132,8 +147,16 @@ impl Policies {
             return Err(wrong(entry.line, told));
         }
         let at = self.policies.iter().position(|policy| policy.name == name).unwrap_or_else(|| {
-            let (name, volumes, targets) = (name.to_owned(), Vec::new(), Vec::new());
-            self.policies.push(Policy { name, volumes, every: 0, keep: Keep::default(), targets });
+            self.policies.push(Policy {
+                name: name.to_owned(),
+                volumes: Vec::new(),
+                every: 0,
+                keep: Keep::default(),
+                targets: Vec::new(),
+                before: None,
+                after: None,
+                hook_timeout: HOOK_TIMEOUT,
+            });
             self.policies.len() - 1
         });
         Ok(&mut self.policies[at])
@@ -147,7 +170,14 @@ impl Policy {
             "keep" => self.keep = keep(entry)?,
             "every" => {
                 let told = || wrong(entry.line, format!("\"{}\" must be a time: 15m, 1h, 1d", entry.path));
-                self.every = span(text(entry)?).ok_or_else(told)?;
+                let is_usual = |seconds: &u64| (60..=400 * 24 * 3600).contains(seconds);
+                self.every = span(text(entry)?).filter(is_usual).ok_or_else(told)?;
+            }
+            "before" => self.before = Some(program(entry)?),
+            "after" => self.after = Some(program(entry)?),
+            "hook_timeout" => {
+                let told = || wrong(entry.line, format!("\"{}\" must be a time from 1s to 1h", entry.path));
+                self.hook_timeout = span(text(entry)?).filter(|seconds| (1..=3600).contains(seconds)).ok_or_else(told)?;
             }
             "targets" if entry.value.is_none() => {}
             _ => return Err(wrong(entry.line, format!("there is no setting \"{}\"", entry.path))),
@@ -198,7 +228,7 @@ mod tests {
     const FILE: &str = "# what the page shows\n\
         policies {\n databases {\n  volumes = [\"vg0/db\", \"vg1\"]\n  keep = \"hourly:36 daily:30\"\n\
         targets {\n offsite {\n to = \"root@h2:vg1\"\n keep = \"daily:90\"\n ssh = \"ssh -p 2\"\n limit = \"50m\"\n }\n }\n }\n\
-        home {\n volumes = \"vg0/home\"\n every = \"1d\"\n keep = \"daily:7\"\n }\n}\n";
+        home {\n volumes = \"vg0/home\"\n every = \"1d\"\n keep = \"daily:7\"\n after = \"/bin/true\"\n hook_timeout = \"9s\"\n }\n}\n";
 
     #[test]
     fn policies_are_read() {
@@ -215,6 +245,8 @@ mod tests {
             ("root@h2:vg1", Some("daily:90".into()))
         );
         assert_eq!((home.every, home.targets.len()), (24 * 3600, 0));
+        assert_eq!((home.before.as_deref(), home.after.as_deref(), home.hook_timeout), (None, Some("/bin/true"), 9));
+        assert_eq!((databases.before.as_deref(), databases.hook_timeout), (None, 60));
         assert_eq!(Policies::read("").unwrap().policies.len(), 0);
     }
 
@@ -232,6 +264,8 @@ mod tests {
             (of(" volumes = [\"vg0\"]\n keep = \"daily:0\""), 4, "keeps nothing"),
             (of(" every = \"5\""), 3, "must be a time"),
             (of(" every = \"5s\""), 3, "must be a time"),
+            (of(" before = \"freeze\""), 3, "must be the full path of a program"),
+            (of(" hook_timeout = \"2h\""), 3, "must be a time from 1s to 1h"),
             (
                 of(" volumes = \"vg0\"\n keep = \"daily:1\"\n targets { a { limit = \"1m\" } }"),
                 3,

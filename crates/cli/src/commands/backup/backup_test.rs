@@ -39,6 +39,33 @@ fn next(world: &mut Fake, hours: i64) {
     write(world, ("vg0", "db"), block, 3, 5);
 }
 
+/// BK5: what a policy runs before and after its snapshots.
+#[test]
+fn programs_run_before_and_after_a_snapshot() {
+    let mut world = world();
+    let hooks = "before = \"/etc/freeze\"\n after = \"/etc/thaw\"\n hook_timeout = \"5s\"\n every =";
+    let policy = POLICY.replacen("every =", hooks, 1);
+    world.files.insert(CONF.to_owned(), policy);
+    let ran = |world: &Fake| std::mem::take(&mut *world.hooks.ran.lock().unwrap());
+    said(&mut world, "rowen backup run --dry-run", 0, "Would take");
+    assert!(ran(&world).is_empty());
+    said(&mut world, "rowen backup run", 0, "Took vg0/db-nightly-20261120T181334Z.");
+    assert_eq!(ran(&world), ["/etc/freeze nightly vg0 db", "/etc/thaw nightly vg0 db"]);
+    // Nothing is due.
+    said(&mut world, "rowen backup run", 0, "");
+    assert!(ran(&world).is_empty());
+    // If the first one fails nothing is taken, and the application goes on.
+    next(&mut world, 1);
+    *world.hooks.failing.lock().unwrap() = Some("/etc/freeze".into());
+    said(&mut world, "rowen backup run", 5, "/etc/freeze failed with exit code 1. No snapshot was taken.");
+    assert_eq!(ran(&world), ["/etc/freeze nightly vg0 db", "/etc/thaw nightly vg0 db"]);
+    assert_eq!(of_policy(&mut world, "vg0").len(), 1);
+    *world.hooks.failing.lock().unwrap() = Some("/etc/thaw".into());
+    let done = said(&mut world, "rowen backup run", 5, "/etc/thaw failed with exit code 1.");
+    assert!(done.out.contains("Took vg0/db-nightly-"), "{done:?}");
+    assert_eq!(of_policy(&mut world, "vg0").len(), 2);
+}
+
 #[test]
 fn a_run_takes_sends_and_removes() {
     let mut world = world();

@@ -12,10 +12,12 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
+use crate::hooks::{Hook, Pending};
 use rowen_control::backup::{Attempt, Keep, Policy, Shot, State, Target, removable};
 use rowen_control::points::{POLICY, Point, Points};
 use rowen_engine::planted;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One run.
 struct Run {
@@ -101,14 +103,44 @@ impl Run {
             session.console.say(format!("Would take {}.", names.join(", ")));
             return Ok(());
         }
-        let tag = format!("{POLICY}{}", policy.name);
-        let mut words = vec!["snapshot", group];
-        words.extend(due.iter().map(String::as_str));
-        words.extend(["--suffix", &suffix, "-pr", "--addtag", &tag]);
-        let side = Side { at: Where::Here, group: group.to_owned(), volume: String::new() };
-        side.run(session, &words)?;
+        let later = self.before(session, policy, group, due)?;
+        let taken = take(session, policy, group, due, &suffix);
+        let after = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
+        self.told(session, &format!("Policy {}, volume group {group}", policy.name), after);
+        taken?;
         session.console.say(format!("Took {}.", names.join(", ")));
         Ok(())
+    }
+
+    /// Runs the program before a snapshot; the one after it is ready then (BK5).
+    fn before(
+        &mut self,
+        session: &mut Session<'_>,
+        policy: &Policy,
+        group: &str,
+        due: &[String],
+    ) -> Result<Option<Box<dyn Pending>>> {
+        let hook = |program: &String| Hook {
+            program: program.clone(),
+            variables: vec![
+                ("ROWEN_POLICY".to_owned(), policy.name.clone()),
+                ("ROWEN_GROUP".to_owned(), group.to_owned()),
+                ("ROWEN_VOLUMES".to_owned(), due.join(" ")),
+            ],
+            limit: Duration::from_secs(policy.hook_timeout),
+        };
+        let later = match &policy.after {
+            Some(after) => Some(session.backend.later(hook(after))?),
+            None => None,
+        };
+        let Some(before) = &policy.before else { return Ok(later) };
+        if let Err(trouble) = session.backend.hook(&hook(before)) {
+            let after = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
+            self.told(session, &format!("Policy {}, volume group {group}", policy.name), after);
+            let lines = Failure::from(trouble).lines("").concat();
+            return Err(Failure::failed(format!("{} No snapshot was taken.", lines.trim())));
+        }
+        Ok(later)
     }
 
     fn send(&mut self, session: &mut Session<'_>, policy: &Policy, side: &Side, target: &Target) {
@@ -167,6 +199,16 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Takes one snapshot of these volumes.
+fn take(session: &mut Session<'_>, policy: &Policy, group: &str, due: &[String], suffix: &str) -> Result {
+    let tag = format!("{POLICY}{}", policy.name);
+    let mut words = vec!["snapshot", group];
+    words.extend(due.iter().map(String::as_str));
+    words.extend(["--suffix", suffix, "-pr", "--addtag", &tag]);
+    let side = Side { at: Where::Here, group: group.to_owned(), volume: String::new() };
+    side.run(session, &words).map(drop)
 }
 
 fn of(policy: &Policy, side: &Side) -> String {
