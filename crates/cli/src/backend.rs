@@ -2,7 +2,6 @@
 //! implementation uses the real host; tests use one in memory.
 
 use crate::failure::Failure;
-use crate::hooks::{Hook, Pending};
 use rowen_control::history::{Command, Kept};
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
@@ -101,6 +100,21 @@ impl From<Trouble> for Failure {
 }
 
 pub type Answer<T> = Result<T, Trouble>;
+
+/// A program of a policy.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub program: String,
+    /// For its environment.
+    pub variables: Vec<(String, String)>,
+    pub limit: Duration,
+}
+
+/// A program that runs when it is told to.
+pub trait Pending {
+    /// Runs it to its end.
+    fn run(self: Box<Self>) -> Answer<()>;
+}
 
 /// How a group goes on without physical volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

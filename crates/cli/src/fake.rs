@@ -2,12 +2,11 @@
 //! real engine, over disks in memory.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Pipe, Piped, Place, Probe, PvFormat, Said,
-    Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
+    Answer, Backend, Consent, Follow, Gathered, Hook, LabelledPv, NewVg, News, Pending, Pipe, Piped, Place, Probe,
+    PvFormat, Said, Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::console::Console;
 use crate::fake_hooks::Hooks;
-use crate::hooks::{Hook, Pending};
 use crate::session::no_group;
 use rowen_control::history;
 use rowen_control::protocol::*;

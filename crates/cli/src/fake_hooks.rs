@@ -1,7 +1,6 @@
 //! Programs of policies that only note that they ran.
 
-use crate::backend::{Answer, Trouble};
-use crate::hooks::{Hook, Pending};
+use crate::backend::{Answer, Hook, Pending, Trouble};
 use rowen_control::protocol::ErrorKind;
 use std::sync::{Arc, Mutex};
 

@@ -4,7 +4,7 @@
 //! * BK5 If `before` was started, `after` runs when the snapshot was taken or not, and also if this process is killed in
 //!   between. No program runs for longer than its limit.
 
-use crate::backend::{Answer, Trouble};
+use crate::backend::{Answer, Hook, Pending, Trouble};
 use rowen_control::protocol::ErrorKind;
 use rowen_engine::planted;
 use std::os::unix::process::CommandExt;
@@ -17,15 +17,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Waits until somebody writes a line or is gone, and then becomes the program. What ends a session or a service does not
 /// end it before.
 const WAITS: &str = "trap : INT TERM HUP; read -r line; exec \"$0\"";
-
-/// A program of a policy.
-#[derive(Clone, Debug)]
-pub struct Hook {
-    pub program: String,
-    /// For its environment.
-    pub variables: Vec<(String, String)>,
-    pub limit: Duration,
-}
 
 impl Hook {
     /// Its output is told where errors are. In a group of processes of its own, which can be ended as a whole.
@@ -85,12 +76,6 @@ fn how(status: ExitStatus) -> String {
 pub struct Later {
     hook: Hook,
     child: Option<Child>,
-}
-
-/// A program that runs when it is told to.
-pub trait Pending {
-    /// Runs it to its end.
-    fn run(self: Box<Self>) -> Answer<()>;
 }
 
 impl Pending for Later {

@@ -22,7 +22,8 @@ impl Dir {
         let path = self.0.join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let variables = vec![("ROWEN_GROUP".to_owned(), "vg0".to_owned()), ("DIR".into(), self.0.display().to_string())];
+        let variables =
+            vec![("ROWEN_GROUP".to_owned(), "vg0".to_owned()), ("DIR".into(), self.0.display().to_string())];
         Hook { program: path.display().to_string(), variables, limit }
     }
 }

@@ -1,12 +1,11 @@
 //! The implementation of [`Backend`] on the real host: its devices and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, LabelledPv, NewVg, News, Pipe, Piped, Place, Probe, PvFormat, Said,
-    Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
+    Answer, Backend, Consent, Follow, Gathered, Hook, LabelledPv, NewVg, News, Pending, Pipe, Piped, Place, Probe,
+    PvFormat, Said, Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::failure::exit;
 use crate::gather;
-use crate::hooks::{Hook, Pending};
 use rowen_control::history;
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};

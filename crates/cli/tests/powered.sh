@@ -16,7 +16,7 @@ mkdir -p "$work"/{etc,run,m}
 ulimit -n 4096
 
 say() { printf '%s\n' "$*"; }
-fault() { say "FAULT after cut $cuts (seed $seed): $*"; faults=$((faults + 1)); }
+fault() { say "FAULT after cut $cuts (seed $seed${how:+, kept $how}): $*"; faults=$((faults + 1)); }
 give_up() { say "$faults faults"; exit 1; }
 r() { "$rowen" "$@"; }
 clock() { date +%s%N; }
@@ -95,7 +95,7 @@ power_on() {
 # mounted goes. `users` are the processes that use volumes.
 power_cut() {
     local pid killed=()
-    kill -USR1 "$disk_pid"
+    kill -"${cut_signal:-USR1}" "$disk_pid"
     within "$patience" grep -q '^off' "$work/disk" || { fault "the disk does not end: $(cat "$work/disk")"; give_up; }
     cuts=$((cuts + 1))
     no_more_tries

@@ -3,7 +3,7 @@
 //!
 //! SIGUSR1 is the power cut. From then on nothing is answered. Of what was not flushed, some is kept, as the dice of `SEED`
 //! decide: nothing, all, some writes, some sectors of 512 bytes of some versions, or what came last. It prints what was kept
-//! and waits to be killed, so that the users of the disk can be killed first. SIGTERM is an orderly end: all is kept.
+//! and waits to be killed, so that the users of the disk can be killed first. After SIGUSR2 no block of 4 KiB is torn. SIGTERM is an orderly end: all is kept.
 //!
 //! A disk that `lies` answers flushes and does nothing.
 
@@ -12,7 +12,7 @@ mod cache;
 #[path = "common/signals.rs"]
 mod signals;
 
-use cache::{Cache, SECTOR};
+use cache::{Cache, SECTOR, Torn};
 use rowen_engine::disk::PageBuf;
 use rowen_engine::runtime::Runtime;
 use rowen_host::export::fuse::Memory;
@@ -147,8 +147,13 @@ fn main() {
         }),
     );
     say("ready");
-    if wait_for_signal(&signals) == libc::SIGUSR1 {
-        say(&disk.cache.cut(seed).expect("the image takes writes"));
+    let torn = match wait_for_signal(&signals) {
+        libc::SIGUSR1 => Some(Torn::Sectors),
+        libc::SIGUSR2 => Some(Torn::Whole),
+        _ => None,
+    };
+    if let Some(torn) = torn {
+        say(&disk.cache.cut(seed, torn).expect("the image takes writes"));
         while wait_for_signal(&signals) != libc::SIGTERM {}
         std::process::exit(0);
     }

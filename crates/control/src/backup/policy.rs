@@ -177,7 +177,8 @@ impl Policy {
             "after" => self.after = Some(program(entry)?),
             "hook_timeout" => {
                 let told = || wrong(entry.line, format!("\"{}\" must be a time from 1s to 1h", entry.path));
-                self.hook_timeout = span(text(entry)?).filter(|seconds| (1..=3600).contains(seconds)).ok_or_else(told)?;
+                self.hook_timeout =
+                    span(text(entry)?).filter(|seconds| (1..=3600).contains(seconds)).ok_or_else(told)?;
             }
             "targets" if entry.value.is_none() => {}
             _ => return Err(wrong(entry.line, format!("there is no setting \"{}\"", entry.path))),

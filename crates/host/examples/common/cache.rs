@@ -33,6 +33,16 @@ impl Write {
     }
 }
 
+/// Sectors in a block.
+const SECTORS: u64 = 8;
+
+/// Whether a cut may leave a part of a block of 4 KiB that was being written, or all of it or nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Torn {
+    Sectors,
+    Whole,
+}
+
 /// SplitMix64.
 pub struct Dice(pub u64);
 
@@ -162,7 +172,7 @@ impl Cache {
     }
 
     /// The power fails. Tells what was kept.
-    pub fn cut(&self, seed: u64) -> io::Result<String> {
+    pub fn cut(&self, seed: u64, torn: Torn) -> io::Result<String> {
         let mut cache = self.unflushed.lock();
         cache.is_off = true;
         let mut dice = Dice(seed);
@@ -171,12 +181,24 @@ impl Cache {
         let late = oldest + (cache.writes - oldest.min(cache.writes)) / 2;
         let keeps_write = |write: &Write| Dice(salt ^ write.number).below(256) < share;
         let (mut kept, mut run) = (0, Run::new(&self.image));
+        // Of a block that is not torn: which, and the last write that it kept.
+        let mut whole = (u64::MAX, None);
         for (&sector, versions) in &cache.sectors {
             let survivor = match how {
                 0 => None,
                 1 => versions.last(),
                 2 => versions.iter().rfind(|write| keeps_write(write)),
                 3 => versions.iter().rfind(|write| write.number > late),
+                _ if torn == Torn::Whole => {
+                    let block = sector / SECTORS;
+                    if whole.0 != block {
+                        let all = cache.sectors.range(block * SECTORS..(block + 1) * SECTORS);
+                        let numbers: Vec<u64> = all.flat_map(|(_, writes)| writes).map(|write| write.number).collect();
+                        let last = (dice.below(256) < share).then(|| numbers[dice.below(numbers.len() as u64) as usize]);
+                        whole = (block, last);
+                    }
+                    whole.1.and_then(|last| versions.iter().rfind(|write| write.number <= last))
+                }
                 _ if dice.below(256) < share => versions.get(dice.below(versions.len() as u64) as usize),
                 _ => None,
             };

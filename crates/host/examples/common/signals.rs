@@ -1,6 +1,6 @@
 //! The signals that end a program of the tests.
 
-/// SIGTERM and SIGUSR1: blocked before any thread starts, and waited for in the main one.
+/// SIGTERM, SIGUSR1 and SIGUSR2: blocked before any thread starts, and waited for in the main one.
 pub fn block_signals() -> libc::sigset_t {
     // SAFETY: the set is initialised by sigemptyset and outlives the calls.
     unsafe {
@@ -8,6 +8,7 @@ pub fn block_signals() -> libc::sigset_t {
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, libc::SIGTERM);
         libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::sigaddset(&mut set, libc::SIGUSR2);
         libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         set
     }

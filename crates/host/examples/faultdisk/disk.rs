@@ -1,6 +1,6 @@
 //! The disk: an image, its cache, and what the rules do to its requests.
 
-use crate::cache::{Cache, SECTOR};
+use crate::cache::{Cache, SECTOR, Torn};
 use crate::rules::{Fate, KINDS, Kind, Rules};
 use parking_lot::Mutex;
 use rowen_engine::disk::PageBuf;
@@ -101,7 +101,7 @@ impl Disk {
     /// The plug is pulled: nothing more gets through. Tells what of the cache was kept.
     pub fn pull(&self) -> std::io::Result<String> {
         let seed = self.faults.lock().rules.chance();
-        let kept = self.cache.cut(seed);
+        let kept = self.cache.cut(seed, Torn::Sectors);
         self.faults.lock().look_again();
         kept
     }

@@ -6,13 +6,12 @@
 
 use super::calendar::{bucket, is_due};
 use super::files::{policies, state, state_path, volumes};
-use crate::backend::Where;
+use crate::backend::{Hook, Pending, Where};
 use crate::commands::replicate::{Job, SSH, Sent, Side, moment_name, numbered, rate};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::Session;
-use crate::hooks::{Hook, Pending};
 use rowen_control::backup::{Attempt, Keep, Policy, Shot, State, Target, removable};
 use rowen_control::points::{POLICY, Point, Points};
 use rowen_engine::planted;
