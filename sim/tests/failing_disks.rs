@@ -153,8 +153,8 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     }
 }
 
-fn each_fails() {
-    for seed in 0..scaled(8) {
+fn each_fails(seeds: u64) {
+    for seed in 0..seeds {
         for pv in 0..2 {
             one_fails(2, true, pv, 100 + seed);
         }
@@ -163,7 +163,7 @@ fn each_fails() {
 
 #[test]
 fn either_of_two_fails() {
-    each_fails();
+    each_fails(scaled(8));
 }
 
 /// The third has no copy of the journal.
@@ -178,12 +178,13 @@ fn any_of_three_fails() {
 
 #[test]
 fn a_dead_disk_that_is_taken_for_one_with_bad_places_is_found() {
-    must_be_found("dead_disk_is_a_bad_place", each_fails);
+    // Some seeds do not meet it.
+    must_be_found("dead_disk_is_a_bad_place", || each_fails(8));
 }
 
 #[test]
 fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
-    must_be_found("flushed_without_it", each_fails);
+    must_be_found("flushed_without_it", || each_fails(8));
 }
 
 /// The journal is on one disk only: without that one there is no group, and it stops as ever.
