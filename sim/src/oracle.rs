@@ -96,7 +96,8 @@ impl Contents {
 
     /// The contents as a snapshot taken between `began` and now has them: any one version that is allowed.
     fn frozen(&self, began: u64) -> Contents {
-        let must = |version: &Version| version.acked && version.ended < began && !planted::is("moments_stay_open");
+        let must =
+            |version: &Version| version.acked && version.ended < began && !planted::is("snapshot_of_any_version");
         let mut versions = Map::default();
         for &sector in self.versions.keys() {
             let candidates: Vec<Version> = self
@@ -164,9 +165,9 @@ impl Volume {
         move |version| {
             version.acked
                 && match since {
-                    Since::Read(began) => version.ended < began && !planted::is("reads_may_be_old"),
-                    Since::PowerLoss => version.ended < durable && !planted::is("power_takes_all"),
-                    Since::Death => version.ended != NEVER && !planted::is("death_takes_all"),
+                    Since::Read(began) => version.ended < began && !planted::is("stale_read_accepted"),
+                    Since::PowerLoss => version.ended < durable && !planted::is("power_loses_all"),
+                    Since::Death => version.ended != NEVER && !planted::is("death_loses_all"),
                 }
         }
     }
@@ -424,7 +425,7 @@ impl Oracle {
     /// Judges contents by what a command under way makes of the volume. None: there is no such command.
     fn judge_next(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Option<Result<(), String>> {
         let next = self.next(vol, since)?;
-        if planted::is("commands_may_leave_anything") {
+        if planted::is("interrupted_command_unchecked") {
             return Some(Ok(()));
         }
         Some(next.judge(vol, first, found, &self.wild.lock()))

@@ -102,7 +102,7 @@ fn an_older_copy_is_refused() {
 
 #[test]
 fn an_older_copy_that_is_taken_is_found() {
-    restored(Some("any_age")).unwrap_err();
+    restored(Some("stale_pv_accepted")).unwrap_err();
 }
 
 /// Power cuts leave physical volumes one superblock apart, which must open; the same states with an older copy of

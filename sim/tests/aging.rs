@@ -311,5 +311,5 @@ fn counters_of_dead_blocks_are_bounded_by_the_points_that_there_are() {
 
 #[test]
 fn a_counter_for_each_birth_is_found() {
-    assert!(pruning(Some("dead_by_birth")).is_err(), "the planted bug was not found");
+    assert!(pruning(Some("dead_never_folded")).is_err(), "the planted bug was not found");
 }

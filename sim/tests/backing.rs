@@ -379,7 +379,7 @@ fn helps_itself(planted: Option<&'static str>) -> Result<(), String> {
 #[test]
 fn an_older_group_on_a_full_filesystem_helps_itself() {
     helps_itself(None).unwrap();
-    for bug in ["areas_left_unbacked", "given_before_replay"] {
+    for bug in ["areas_stay_unbacked", "discarded_before_replay"] {
         assert!(helps_itself(Some(bug)).is_err(), "{bug}");
     }
 }
@@ -485,14 +485,14 @@ fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), S
 #[test]
 fn what_is_given_back_is_free_for_good() {
     (0..4).try_for_each(|seed| beside_a_checkpoint(seed, None)).unwrap();
-    let found = (0..16).any(|seed| beside_a_checkpoint(seed, Some("give_back_early")).is_err());
+    let found = (0..16).any(|seed| beside_a_checkpoint(seed, Some("room_released_early")).is_err());
     assert!(found, "a planted bug was not found");
 }
 
 #[test]
 fn faults_where_room_is_short_are_found() {
-    must_be_found("not_taken_back", who_waits_goes_on_when_there_is_room_again);
-    must_be_found("room_untold", who_waits_goes_on_when_there_is_room_again);
+    must_be_found("allocation_not_undone", who_waits_goes_on_when_there_is_room_again);
+    must_be_found("room_not_announced", who_waits_goes_on_when_there_is_room_again);
 }
 
 /// A filesystem that never writes in place is full while a group is busy: a checkpoint and frames of the journal meet that.
@@ -572,7 +572,7 @@ fn goes_on(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
 #[test]
 fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
     (0..16).try_for_each(|seed| goes_on(seed, None).map_err(|e| format!("seed {seed}, {e}"))).unwrap();
-    let found = goes_on(0, Some("metadata_stops")).unwrap_err();
+    let found = goes_on(0, Some("metadata_fails_without_room")).unwrap_err();
     assert!(found.contains("without room"), "{found}");
 }
 
@@ -619,5 +619,5 @@ fn is_left_to_a_successor(seed: u64, planted: Option<&'static str>) -> Result<()
 #[test]
 fn a_server_that_ends_without_room_has_a_successor() {
     (0..16).try_for_each(|seed| is_left_to_a_successor(seed, None)).unwrap();
-    assert!((0..16).any(|seed| is_left_to_a_successor(seed, Some("successor_untold")).is_err()));
+    assert!((0..16).any(|seed| is_left_to_a_successor(seed, Some("closed_counts_as_failure")).is_err()));
 }

@@ -127,7 +127,7 @@ fn a_disk_without_them_is_as_it_was() {
 
 #[test]
 fn a_group_that_stops_at_a_bad_sector_is_found() {
-    let why = several_rounds(&setup(&[5], Some("bad_ring_stops"))).err().unwrap();
+    let why = several_rounds(&setup(&[5], Some("bad_ring_stops_group"))).err().unwrap();
     assert!(why.contains("stopped"), "{why}");
 }
 
@@ -252,13 +252,13 @@ fn power_cuts_while_they_are_met() {
 
 #[test]
 fn frames_behind_a_place_that_nobody_was_told_of_are_found() {
-    let report = explore_all(Some("bad_ring_untold"));
+    let report = explore_all(Some("bad_ring_not_recorded"));
     assert!(report.failures > 0);
 }
 
 #[test]
 fn frames_out_of_order_are_found() {
-    let report = explore_all(Some("bad_ring_rest_stays"));
+    let report = explore_all(Some("bad_ring_later_frames_stay"));
     assert!(report.failures > 0);
 }
 
@@ -287,5 +287,5 @@ fn captures_while_frames_fail() {
 #[test]
 fn a_checkpoint_that_names_what_is_still_to_move_is_found() {
     // First those that found it once.
-    assert!(captures(Some("bad_ring_passed"), (8..=20).chain(1..8)).failures > 0);
+    assert!(captures(Some("bad_ring_checkpoint_past"), (8..=20).chain(1..8)).failures > 0);
 }

@@ -175,6 +175,6 @@ fn flushed_records_that_are_missing_are_told() {
 
 #[test]
 fn an_end_that_is_believed_anywhere_is_found() {
-    let why = each_frame(Some("ends_anywhere")).unwrap_err();
+    let why = each_frame(Some("journal_end_not_checked")).unwrap_err();
     assert!(why.contains("LOST"), "{why}");
 }

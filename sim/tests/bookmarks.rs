@@ -326,8 +326,8 @@ fn a_bookmark_gives_way_last() {
 fn planted_bugs_are_found() {
     must_be_found("holes_in_old_leaves", edges_of_leaves);
     must_be_found("bookmark_without_holes", || assert!(lives(24).lists > 0));
-    must_be_found("bookmark_of_any_age", || assert!(lives(24).lists > 0));
-    must_be_found("bookmark_of_anything", bookmarked_while_written);
+    must_be_found("bookmark_older_than_point", || assert!(lives(24).lists > 0));
+    must_be_found("bookmark_of_written_head", bookmarked_while_written);
 }
 
 /// MK2: a discard that ends where a leaf ends leaves a hole to a neighbour that nobody wrote to.

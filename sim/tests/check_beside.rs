@@ -104,7 +104,7 @@ fn checkpoints_go_on_and_it_sees_none_of_them() {
 #[test]
 fn a_check_whose_nodes_are_given_away_is_found() {
     let all_sound = (1..=4).all(|seed| {
-        let seen = check_beside_writes(SHORT, false, Some("nothing_kept"), seed);
+        let seen = check_beside_writes(SHORT, false, Some("kept_blocks_reused"), seed);
         seen.report.is_ok_and(|report| report.findings.is_empty())
     });
     assert!(!all_sound, "the planted bug was not found");
@@ -184,7 +184,7 @@ fn it_makes_room_where_there_is_space() {
 
 #[test]
 fn a_check_that_makes_no_room_is_found() {
-    assert!(matches!(checks_of_an_aged_group(Some("no_room_for_looks")), Err(Error::Busy(_))));
+    assert!(matches!(checks_of_an_aged_group(Some("no_room_for_check")), Err(Error::Busy(_))));
 }
 
 /// Windows that were re-homed during a check, and some time after it.
@@ -227,7 +227,7 @@ fn rehoming_waits_for_its_end() {
 
 #[test]
 fn rehoming_beside_a_check_is_found() {
-    assert!(rehomed_beside_a_check(Some("rehome_beside_looks")).0 > 1, "the planted bug was not found");
+    assert!(rehomed_beside_a_check(Some("rehome_during_check")).0 > 1, "the planted bug was not found");
 }
 
 /// Looks every few milliseconds while `work` goes on, and returns what `look` saw.

@@ -201,7 +201,7 @@ fn finds_stale_partial() {
 
 #[test]
 fn finds_child_not_asked() {
-    find_planted("child_not_asked", "snapshots");
+    find_planted("child_not_searched", "snapshots");
 }
 
 #[test]

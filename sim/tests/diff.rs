@@ -257,7 +257,7 @@ fn a_list_goes_on_with_the_same_trees_only() {
 
 #[test]
 fn planted_bugs_of_trees_are_found() {
-    must_be_found("diff_any_head", a_list_that_goes_on);
+    must_be_found("diff_of_changed_head", a_list_that_goes_on);
 }
 
 /// Writes, discards, snapshots, removals and checkpoints go on during a list. It has what had changed before.

@@ -431,7 +431,7 @@ fn finds_discards_before_their_checkpoint() {
 
 #[test]
 fn finds_discards_of_what_is_in_use() {
-    finds("discards_unasked", |planted, seed| {
+    finds("discards_used_blocks", |planted, seed| {
         let mut setup = setup(1, 24, ALL);
         setup.config.planted = planted;
         let made = made(setup, seed);
@@ -449,15 +449,15 @@ fn finds_writes_that_do_not_wait() {
 
 #[test]
 fn finds_discards_at_home() {
-    finds("discards_at_home", trimmed_where_it_lies);
+    finds("discards_ignore_moves", trimmed_where_it_lies);
 }
 
 #[test]
 fn finds_discards_of_closed_groups() {
-    finds("discards_beside_checkpoints", closed_meanwhile);
+    finds("discards_during_checkpoints", closed_meanwhile);
 }
 
 #[test]
 fn finds_discards_that_are_needed() {
-    must_be_found("discards_are_needed", || refused(Some("discards_are_needed")));
+    must_be_found("discard_failure_stops", || refused(Some("discard_failure_stops")));
 }

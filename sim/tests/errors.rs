@@ -57,7 +57,7 @@ fn one_read_fails() {
 #[test]
 fn a_read_that_is_tried_once_is_found() {
     let setup = Setup::small(2, 24);
-    let setup = Setup { config: Config { planted: Some("reads_once"), ..setup.config.clone() }, ..setup };
+    let setup = Setup { config: Config { planted: Some("read_not_retried"), ..setup.config.clone() }, ..setup };
     assert!(sweep_on(&setup, DiskOpKind::Read, Extent::One) > 0, "the planted bug was not found");
 }
 

@@ -178,12 +178,12 @@ fn any_of_three_fails() {
 
 #[test]
 fn a_dead_disk_that_is_taken_for_one_with_bad_places_is_found() {
-    must_be_found("dead_disk_is_a_bad_place", each_fails);
+    must_be_found("failed_disk_is_bad_block", each_fails);
 }
 
 #[test]
 fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
-    must_be_found("flushed_without_it", each_fails);
+    must_be_found("flushed_without_disk", each_fails);
 }
 
 /// The journal is on one disk only: without that one there is no group, and it stops as ever.
@@ -206,7 +206,7 @@ fn one_that_is_needed_stops_the_group() {
 
 #[test]
 fn to_go_on_without_what_is_needed_is_found() {
-    must_be_found("lost_whatever_it_is", needed_one_fails);
+    must_be_found("needed_disk_left_out", needed_one_fails);
 }
 
 /// What is placed anew needs no disk that fails: who writes it gets no error, but an answer of another opening.
@@ -239,7 +239,7 @@ fn a_write_that_can_go_elsewhere_is_no_error() {
 
 #[test]
 fn an_error_for_what_can_go_elsewhere_is_found() {
-    must_be_found("failed_write_is_told", new_places_are_elsewhere);
+    must_be_found("failed_write_reported", new_places_are_elsewhere);
 }
 
 /// Writes of parts of blocks that were left to the next opening are carried out there: what they need of the old contents is not

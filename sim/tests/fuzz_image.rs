@@ -91,7 +91,7 @@ fn images_that_were_found() {
 #[test]
 fn a_node_that_is_asked_for_again_and_again_is_found() {
     let mut setup = Setup::small(2, 24);
-    setup.config.planted = Some("displaced_asked_again");
+    setup.config.planted = Some("displaced_node_reread");
     let found = Hostile::new(setup).unwrap().judge(40_040_537).unwrap_err();
     assert!(found.contains("livelock"), "{found}");
 }

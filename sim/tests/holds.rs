@@ -157,5 +157,5 @@ fn writes_go_before_holds() {
 #[test]
 fn planted_bugs_are_found() {
     must_be_found("held_is_merged", keeps_its_identity);
-    must_be_found("held_goes_first", gives_way_last);
+    must_be_found("held_dropped_first", gives_way_last);
 }

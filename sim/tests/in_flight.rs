@@ -77,6 +77,6 @@ fn so_do_redirected_ones() {
 
 #[test]
 fn an_arena_for_each_block_in_flight_is_found() {
-    let outcome = writes_in_flight(512, 256, 64, VolumeKind::Thin, Some("arena_for_each"));
+    let outcome = writes_in_flight(512, 256, 64, VolumeKind::Thin, Some("arena_per_block"));
     assert!(outcome.is_err(), "the planted bug was not found");
 }

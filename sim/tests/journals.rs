@@ -443,7 +443,7 @@ fn two_halves_are_never_joined() {
 
 #[test]
 fn two_halves_that_are_joined_are_found() {
-    must_be_found("two_histories", halves);
+    must_be_found("split_brain_joined", halves);
 }
 
 /// A disk leaves: the copy that lay there goes to another disk if there is one, and else there is one copy.

@@ -83,6 +83,6 @@ fn a_node_is_not_written_over_by_the_one_before_it() {
 
 #[test]
 fn a_repair_that_comes_too_late_is_found() {
-    let found = (1..=200).any(|seed| !slow_repair(seed, Some("repairs_at_once")).is_empty());
+    let found = (1..=200).any(|seed| !slow_repair(seed, Some("repaired_outside_checkpoint")).is_empty());
     assert!(found, "the planted bug was not found");
 }

@@ -234,12 +234,12 @@ fn what_reads_as_zeros_is_found() {
 
 #[test]
 fn what_is_placed_on_a_lost_disk_is_found() {
-    must_be_found("placed_on_lost", every_subset);
+    must_be_found("allocated_on_missing", every_subset);
 }
 
 #[test]
 fn a_change_of_members_that_is_not_told_is_found() {
-    must_be_found("out_untold", every_subset);
+    must_be_found("missing_pv_not_recorded", every_subset);
 }
 
 /// The same, of a history of its own.
@@ -330,12 +330,12 @@ fn a_disk_in_another_state_is_not_taken_back() {
 
 #[test]
 fn a_disk_of_any_state_that_is_taken_back_is_found() {
-    must_be_found("any_returns", other_states);
+    must_be_found("changed_pv_returns", other_states);
 }
 
 #[test]
 fn histories_that_are_joined_are_found() {
-    must_be_found("histories_joined", other_states);
+    must_be_found("diverged_pvs_joined", other_states);
 }
 
 /// Power is cut while the group is opened without a disk and used, and then with the disk back or not: the oracle's contract,
@@ -492,7 +492,7 @@ fn what_was_flushed_on_a_lost_disk_comes_back() {
 
 #[test]
 fn what_is_not_believed_for_its_disk_is_lost_is_found() {
-    must_be_found("lost_not_believed", what_was_flushed_comes_back);
+    must_be_found("missing_data_rejected", what_was_flushed_comes_back);
 }
 
 /// The disk did not get everything that the journal names before it was lost: those blocks stay an error. They can be written as a
@@ -568,7 +568,7 @@ fn what_never_got_to_a_lost_disk_stays_an_error() {
 
 #[test]
 fn what_is_not_compared_when_a_disk_is_back_is_found() {
-    must_be_found("unproven_believed", what_never_got_there_stays_an_error);
+    must_be_found("unproven_accepted", what_never_got_there_stays_an_error);
     must_be_found("unproven_forgotten", what_never_got_there_stays_an_error);
 }
 

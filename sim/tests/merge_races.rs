@@ -138,5 +138,5 @@ fn a_removal_that_begins_anew_is_found() {
 
 #[test]
 fn a_child_that_does_not_hear_of_its_merge_is_found() {
-    must_be_found("cursor_untold", no_node_is_lost_where_a_neighbour_went);
+    must_be_found("cursor_not_published", no_node_is_lost_where_a_neighbour_went);
 }

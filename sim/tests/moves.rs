@@ -401,7 +401,7 @@ fn planted_bugs_are_found() {
         must_be_found(bug, || (0..6).for_each(|seed| cut_everywhere(seed + 20, 25)));
     }
     // PM2
-    for bug in ["window_open", "window_not_waited_for"] {
+    for bug in ["window_written_during_copy", "window_not_waited_for"] {
         must_be_found(bug, || {
             for seed in 0..60 {
                 let made = made(70 + seed);

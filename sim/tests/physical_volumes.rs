@@ -155,7 +155,7 @@ fn each_slot_is_torn(config: Config) -> bool {
 #[test]
 fn the_first_superblock_of_one_that_joins_is_torn() {
     assert!(each_slot_is_torn(config()));
-    let planted = Config { planted: Some("label_once"), ..config() };
+    let planted = Config { planted: Some("label_written_once"), ..config() };
     assert!(!each_slot_is_torn(planted), "the planted bug was not found");
 }
 

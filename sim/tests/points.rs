@@ -463,12 +463,12 @@ fn what_is_received_gives_way_first() {
 
 #[test]
 fn planted_bugs_are_found() {
-    must_be_found("any_head_is_the_point", lives);
+    must_be_found("written_head_is_point", lives);
     must_be_found("identity_without_size", lives);
     must_be_found("published_before_flush", cuts);
     must_be_found("published_in_two_frames", cuts);
     must_be_found("size_without_room", a_size_without_room);
-    must_be_found("received_stays", a_full_group);
-    must_be_found("received_goes_for_a_pool", a_full_pool);
+    must_be_found("receive_never_dropped", a_full_group);
+    must_be_found("receive_dropped_for_pool", a_full_pool);
     must_be_found("publish_over_writes", a_target_that_changed_is_refused);
 }

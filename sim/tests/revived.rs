@@ -65,6 +65,7 @@ fn it_is_not_counted_as_dead() {
 
 #[test]
 fn one_that_stays_dead_is_found() {
-    let found: Vec<String> = (0..12).filter_map(|nth| cut_before_a_checkpoint(nth, Some("stays_dead")).err()).collect();
+    let found: Vec<String> =
+        (0..12).filter_map(|nth| cut_before_a_checkpoint(nth, Some("revived_block_stays_dead")).err()).collect();
     assert!(found.iter().any(|why| why.contains("no longer uses")), "{found:?}");
 }

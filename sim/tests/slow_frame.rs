@@ -75,7 +75,7 @@ fn each_marker_is_sent_once() {
 
 #[test]
 fn a_marker_that_is_sent_again_is_found() {
-    let most = (0..12).map(|nth| written_beside_a_slow_request(nth, Some("marker_again"))).max();
+    let most = (0..12).map(|nth| written_beside_a_slow_request(nth, Some("marker_sent_twice"))).max();
     assert!(most > Some(5 * WRITTEN), "{most:?} requests");
 }
 
@@ -112,6 +112,6 @@ fn a_full_ring_gets_its_checkpoint() {
 
 #[test]
 fn a_full_ring_that_nobody_relieves_is_found() {
-    let why = a_command_behind_many(Some("unrelieved")).unwrap_err();
+    let why = a_command_behind_many(Some("no_checkpoint_for_waiters")).unwrap_err();
     assert!(why.contains("deadlock"), "{why}");
 }

@@ -78,7 +78,7 @@ fn its_block_is_given_to_nobody() {
 
 #[test]
 fn a_block_that_is_given_away_early_is_found() {
-    let why = read_beside_a_free(Some("no_readers_done")).0.unwrap_err();
+    let why = read_beside_a_free(Some("readers_not_waited_for")).0.unwrap_err();
     assert!(why.contains("MISPLACED"), "{why}");
 }
 

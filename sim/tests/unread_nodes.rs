@@ -95,7 +95,7 @@ fn what_cannot_be_read_for_a_time_is_not_lost() {
 #[test]
 fn a_node_that_is_given_up_at_once_is_found() {
     for which in [&[0, 1][..], &[1]] {
-        let why = remove_without_reads(Some("unread_is_lost"), which).unwrap_err();
+        let why = remove_without_reads(Some("unread_node_is_lost"), which).unwrap_err();
         assert!(why.contains("nodes are lost"), "{why}");
     }
 }
@@ -202,11 +202,11 @@ fn removal_without_room_stands_still_and_says_so() {
 
 #[test]
 fn waiting_for_ever_for_removal_is_found() {
-    let why = remove_without_room("no_room_to_free_asked_again").unwrap_err();
+    let why = remove_without_room("removal_retries_without_room").unwrap_err();
     assert!(why.contains("not told"), "{why}");
 }
 
 #[test]
 fn removal_that_stands_still_for_ever_is_found() {
-    must_be_found("stands_for_ever", removal_without_room_stands_still_and_says_so);
+    must_be_found("removal_never_resumes", removal_without_room_stands_still_and_says_so);
 }

@@ -80,7 +80,7 @@ fn a_held_write_ends_when_the_group_stops() {
 
 #[test]
 fn one_that_is_left_asleep_is_found() {
-    let outcome = held(DiskOpKind::Flush, None, false, Some("left_asleep"));
+    let outcome = held(DiskOpKind::Flush, None, false, Some("waiters_not_woken"));
     assert!(outcome.is_err(), "the planted bug was not found");
 }
 

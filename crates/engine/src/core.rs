@@ -159,7 +159,7 @@ impl Core {
         generation: u64,
         points: Arc<Points>,
     ) -> Arc<Core> {
-        let space_event = match cfg!(feature = "planted") && config.planted == Some("left_asleep") {
+        let space_event = match cfg!(feature = "planted") && config.planted == Some("waiters_not_woken") {
             true => Arc::default(),
             false => journal.stopped.clone(),
         };

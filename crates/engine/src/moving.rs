@@ -271,7 +271,7 @@ impl Moving {
                 if is_committed && !planted::is("one_place_after_failure") {
                     return false;
                 }
-                if planted::is("given_up_at_once") || !state.in_flight.values().any(|op| op.is_copied) {
+                if planted::is("new_place_freed_early") || !state.in_flight.values().any(|op| op.is_copied) {
                     state.run = None;
                     return true;
                 }
@@ -397,14 +397,14 @@ impl State {
     /// Whether a write has to wait (PM2, PM3).
     fn must_wait(&self, touched: &Touched) -> bool {
         let Some(run) = &self.run else { return false };
-        if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_open") {
+        if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_written_during_copy") {
             return true;
         }
         let meets = |other: &UnderWay| {
             let mut others = other.touched.iter();
             others.any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
         };
-        !planted::is("overlaps_pass") && self.in_flight.values().any(|other| other.writes && meets(other))
+        !planted::is("overlapping_writes_pass") && self.in_flight.values().any(|other| other.writes && meets(other))
     }
 }
 

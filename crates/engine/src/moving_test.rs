@@ -111,7 +111,7 @@ fn overlapping_writes_follow_each_other() {
 #[test]
 fn writes_of_the_same_bytes_are_not_under_way_at_once() {
     overlapping_writes_follow_each_other();
-    must_be_found("overlaps_pass", overlapping_writes_follow_each_other);
+    must_be_found("overlapping_writes_pass", overlapping_writes_follow_each_other);
 }
 
 /// PM2
@@ -206,7 +206,7 @@ fn a_copy_is_late() {
 #[test]
 fn the_new_place_is_given_up_when_nothing_is_on_its_way_there() {
     a_copy_is_late();
-    must_be_found("given_up_at_once", a_copy_is_late);
+    must_be_found("new_place_freed_early", a_copy_is_late);
 }
 
 /// PM8: the checkpoint of the table fails. Writes go to both places from then on, those that waited, too.

@@ -95,11 +95,11 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
         if options.trace {
             eprintln!("{:#?}\n{} lives, full: {}", plan.setup, plan.lives, plan.is_full);
         }
-        let panics = planted::is("world_panics") || planted::is("panic_passes");
+        let panics = planted::is("world_panics") || planted::is("panic_ignored");
         assert!(!panics, "this world was told to panic");
         History::new(seed, plan, options.clone()).live()
     };
-    let outcome = if planted::is("panic_passes") {
+    let outcome = if planted::is("panic_ignored") {
         live()
     } else {
         catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
@@ -278,7 +278,7 @@ impl History {
     /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
         static SHARED: AtomicU64 = AtomicU64::new(1);
-        let seed = if planted::is("worlds_share_chance") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
+        let seed = if planted::is("worlds_share_random") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
         let mut rng = Rng::new(seed);
         self.seen.tally.count("crash states");
         // A group with bad copies is judged where they are repaired.

@@ -209,13 +209,13 @@ fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
 fn filling_leaves_its_share_of_the_group_free() {
     let (free, ended) = free_after_filling(None);
     assert!((24..=30).contains(&free) && ended == 1, "{free} % free, ended {ended} times");
-    let (free, _) = free_after_filling(Some("fill_all"));
+    let (free, _) = free_after_filling(Some("fill_leaves_no_share"));
     assert!(free < 24, "the planted bug was not found: {free} % free");
 }
 
 #[test]
 fn filling_leaves_its_share_of_a_pool_free() {
-    for (planted, leaves_it) in [(None, true), (Some("fill_all"), false)] {
+    for (planted, leaves_it) in [(None, true), (Some("fill_leaves_no_share"), false)] {
         let mut setup = filling(96, Layout::Read);
         setup.config.planted = planted;
         run(&setup, 8, async |client, _| {
@@ -316,5 +316,5 @@ fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
 
 #[test]
 fn copies_that_nobody_wants_are_found() {
-    must_be_found("fills_any", few_writes_do_not_make_a_volume_be_copied);
+    must_be_found("fill_unlimited", few_writes_do_not_make_a_volume_be_copied);
 }

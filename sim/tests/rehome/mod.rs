@@ -181,7 +181,7 @@ fn what_is_written_beside_it_stays() {
 #[test]
 fn a_copy_that_is_not_watched_is_found() {
     for layout in [Layout::Space, Layout::Read] {
-        let is_found = (0..12).any(|seed| beside_others(seed, layout, Some("rehome_unwatched")).is_err());
+        let is_found = (0..12).any(|seed| beside_others(seed, layout, Some("rehome_ignores_writes")).is_err());
         assert!(is_found, "{layout:?}: the planted bug was not found");
     }
 }

@@ -79,7 +79,7 @@ impl Core {
     /// tree may change meanwhile, and the node's block may get a newer node: so a failure counts only when the same
     /// node is asked for twice.
     pub async fn load_again(&self, node: NodeRef, level: u8, in_vain: &mut Option<NodeRef>) -> Result<()> {
-        let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_asked_again") {
+        let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_node_reread") {
             true => {
                 let (what, place) = ("tree node", node.to_string());
                 Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() })
@@ -136,7 +136,7 @@ impl Core {
     }
 
     async fn repair_later(&self, node: NodeRef, level: u8, good: &Node) {
-        if self.planted("repairs_at_once") {
+        if self.planted("repaired_outside_checkpoint") {
             let Some([first, _]) = self.meta.lock().locate(node.addr) else { return };
             let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
             return;
@@ -223,7 +223,7 @@ impl Core {
     pub async fn read_twice(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
         let bytes = buf.capacity();
         let read = match start(&*self.disks, DiskOp::Read { segments: segments.clone(), buf }).await {
-            Err(_) if !self.planted("reads_once") => {
+            Err(_) if !self.planted("read_not_retried") => {
                 start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) }).await
             }
             read => read,
@@ -234,7 +234,7 @@ impl Core {
     /// `None`: the block no longer exists. Its physical volume left, or shrank, after the place was looked up.
     fn start_read(&self, place: VgBlock) -> Option<Completion> {
         let placement = self.placement();
-        if !placement.holds(place.0, 1) && !self.planted("reads_what_left") {
+        if !placement.holds(place.0, 1) && !self.planted("removed_pv_read") {
             return None;
         }
         let mut segments = Segments::new();

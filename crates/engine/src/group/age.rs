@@ -40,9 +40,9 @@ impl Newest {
     }
 }
 
-/// The newest superblock of all physical volumes that count. `any_age`: B2 is not checked. `without`: missing physical
+/// The newest superblock of all physical volumes that count. `stale_pv_accepted`: B2 is not checked. `without`: missing physical
 /// volumes are out from now on, and this is the lineage number (MB1).
-pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<u64>) -> Result<Newest> {
+pub(super) async fn find_root(disks: &dyn Disks, accept_stale_pvs: bool, without: Option<u64>) -> Result<Newest> {
     let mut all = Vec::new();
     for i in 0..disks.count() {
         let pv = PvIndex(u16::try_from(i).map_err(|_| Error::Invalid("too many disks".into()))?);
@@ -70,7 +70,7 @@ pub(super) async fn find_root(disks: &dyn Disks, any_age: bool, without: Option<
     for (_, superblocks) in (0..).zip(&mut all).filter(|(pv, _)| group.left.contains_key(pv)) {
         superblocks.clear();
     }
-    if !any_age {
+    if !accept_stale_pvs {
         are_of_one_age(sequence, &group, &all)?;
     }
     let is_behind = |s: &Superblock| s.group.is_none() || s.sequence < sequence;
@@ -112,13 +112,13 @@ pub(super) fn may_return(group: &GroupRoot, pv: PvIndex, superblocks: &[Superblo
         .find(|s| s.sequence < newest.sequence)
         .is_some_and(|s| s.sequence + 1 == newest.sequence && mark(s) == Some(left.newest));
     let was_returning = root.lineage == group.lineage && root.left.get(&pv.0) == Some(left);
-    is_left || was_ahead || was_returning || planted::is("any_returns")
+    is_left || was_ahead || was_returning || planted::is("changed_pv_returns")
 }
 
 /// MB6
 fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
     let same = all.iter().flatten().filter(|s| s.sequence == sequence).filter_map(|s| s.group.as_ref());
-    match same.filter(|own| own.uuid == group.uuid).any(|own| own != group) && !planted::is("histories_joined") {
+    match same.filter(|own| own.uuid == group.uuid).any(|own| own != group) && !planted::is("diverged_pvs_joined") {
         true => Err(Error::MissingPv(format!(
             "volume group {}: its physical volumes went on without each other: superblock {sequence} of one is not that of \
              another; attach the disks of one history only",

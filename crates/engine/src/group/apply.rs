@@ -28,7 +28,7 @@ impl Group {
                 *good
             })
             .collect();
-        if self.core.planted("given_before_replay") {
+        if self.core.planted("discarded_before_replay") {
             self.give_free_space_to_areas().await?;
         }
         let placement = self.core.placement();

@@ -112,7 +112,7 @@ impl Core {
                 return Err(Error::Closed);
             }
             let is_open = self.backing.is_serving.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire);
-            match is_open && !self.planted("metadata_stops") {
+            match is_open && !self.planted("metadata_fails_without_room") {
                 true => Ok(()),
                 false => Err(Error::NoRoom(error)),
             }
@@ -159,7 +159,7 @@ impl Core {
             if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
-                if !self.planted("room_untold") {
+                if !self.planted("room_not_announced") {
                     self.space_event.notify();
                 }
             }
@@ -204,7 +204,7 @@ impl Group {
         let core = &self.core;
         let is_unbacked = || core.backing.state.lock().unbacked.is_some();
         let tree = core.space.lock().free_tree();
-        let mut next = (!core.planted("areas_left_unbacked")).then_some(0);
+        let mut next = (!core.planted("areas_stay_unbacked")).then_some(0);
         // The next check of the areas comes after twice as many discarded blocks.
         let mut leaves = 1;
         while let Some(first) = next.filter(|_| is_unbacked()) {

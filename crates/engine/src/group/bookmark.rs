@@ -110,7 +110,7 @@ impl Group {
         };
         let made = self.snapshot(&[spec]).await?[0];
         // Somebody may have written to it just before.
-        if self.point_of(made)? != Some(point) && !planted::is("bookmark_of_anything") {
+        if self.point_of(made)? != Some(point) && !planted::is("bookmark_of_written_head") {
             self.remove(&[made]).await?;
             return Err(Error::Moved);
         }

@@ -122,7 +122,7 @@ impl Catalog {
     pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
         let tree = self.trees.remove(&id)?;
         self.points.went(tree.epoch);
-        forget(&mut self.charged, tree.charged.filter(|_| !planted::is("charged_kept")), &id);
+        forget(&mut self.charged, tree.charged.filter(|_| !planted::is("charge_not_dropped")), &id);
         self.removable.remove(&id);
         Some(tree)
     }
@@ -135,7 +135,7 @@ impl Catalog {
     /// C2 may apply to the tree now, or no longer apply.
     fn count_children(&mut self, id: TreeId) {
         let children = self.children.get(&id).map_or(0, BTreeSet::len);
-        let most = usize::from(!planted::is("heir_not_named"));
+        let most = usize::from(!planted::is("last_child_not_recorded"));
         if children <= most && self.trees.contains_key(&id) {
             self.removable.insert(id);
         } else {

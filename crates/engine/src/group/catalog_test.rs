@@ -54,7 +54,7 @@ fn a_removal_that_is_not_gone_on_with_is_found() {
 
 #[test]
 fn a_catalog_that_is_not_kept_is_found() {
-    for bug in ["heir_not_named", "charged_kept"] {
+    for bug in ["last_child_not_recorded", "charge_not_dropped"] {
         must_be_found(bug, what_is_kept_beside_trees_follows_them);
     }
 }

@@ -139,7 +139,7 @@ impl Group {
                 let meta = self.core.meta.lock();
                 (meta.is_short_for_look(), 2 * meta.total())
             };
-            if !is_short || metadata >= most || self.core.planted("no_room_for_looks") {
+            if !is_short || metadata >= most || self.core.planted("no_room_for_check") {
                 return Ok(());
             }
             // It takes neither reserved space nor nearly all of the free space.
@@ -187,14 +187,14 @@ impl<'a> Look<'a> {
     fn begin(core: &'a Core) -> Self {
         let mut meta = core.meta.lock();
         let number = meta.begin_look();
-        if core.planted("nothing_kept") {
+        if core.planted("kept_blocks_reused") {
             meta.end_looks();
         }
         Look { core, number }
     }
 
     fn go_on(&self) -> Result<()> {
-        match self.core.meta.lock().is_kept(self.number) || self.core.planted("nothing_kept") {
+        match self.core.meta.lock().is_kept(self.number) || self.core.planted("kept_blocks_reused") {
             true => Ok(()),
             false => Err(Error::Busy(
                 "the check was disturbed: writes needed the metadata blocks that it kept; try again later".into(),

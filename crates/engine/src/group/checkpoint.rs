@@ -111,7 +111,9 @@ impl Group {
             match &outcome {
                 Ok(()) => {}
                 // A successor goes on (U6).
-                Err(Error::Closed) if !self.core.planted("successor_untold") => self.core.journal.stop(Error::Closed),
+                Err(Error::Closed) if !self.core.planted("closed_counts_as_failure") => {
+                    self.core.journal.stop(Error::Closed)
+                }
                 Err(error) => self.core.journal.stop_after(error.clone(), "a checkpoint failed"),
             }
             self.checkpoints.leave(outcome.is_ok());
@@ -139,7 +141,7 @@ impl Group {
         self.core.repair_copies().await;
         self.make_stream_room().await?;
         let captured = self.capture()?;
-        if self.core.planted("give_back_early") {
+        if self.core.planted("room_released_early") {
             self.give_back_room().await;
         }
         if self.core.planted("discards_early") {
@@ -189,7 +191,7 @@ impl Group {
     /// for a limited time, as a disk may retry a sector for long (L6). False: the freed blocks must wait for the next
     /// checkpoint.
     async fn readers_are_done(&self) -> bool {
-        if self.core.planted("no_readers_done") {
+        if self.core.planted("readers_not_waited_for") {
             return true;
         }
         let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
@@ -365,7 +367,7 @@ impl Group {
         stream.to_free = space.begin_commit();
         core.discards.capture();
         #[cfg(feature = "planted")]
-        if core.planted("arena_for_each") {
+        if core.planted("arena_per_block") {
             stream.arenas.extend(crate::space::Space::arena_each(&loose));
             loose.clear();
         }

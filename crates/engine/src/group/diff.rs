@@ -366,7 +366,7 @@ impl Group {
             if is_bookmark(&state.meta.name) {
                 since = Some(epoch_of(&state.meta.attributes).ok_or(Error::Unrelated)?);
             }
-            if state.head.id == side.head || planted::is("diff_any_head") {
+            if state.head.id == side.head || planted::is("diff_of_changed_head") {
                 Ok(state.head.parent)
             } else {
                 Err(Error::Moved)
@@ -386,7 +386,7 @@ impl Group {
         let found = if planted::is("diff_from_first") { shared.last() } else { shared.next() };
         let found = found.and_then(|id| catalog.trees.get(&id)).ok_or(Error::Unrelated)?;
         // MK1.
-        if since.is_some_and(|since| found.epoch < since) && !planted::is("bookmark_of_any_age") {
+        if since.is_some_and(|since| found.epoch < since) && !planted::is("bookmark_older_than_point") {
             return Err(Error::Unrelated);
         }
         Ok(Some(Common { epoch: found.epoch, tree: found.tree, is_bookmark: since.is_some() }))
@@ -418,7 +418,7 @@ impl Group {
             (Some(state), Some((_, side))) => {
                 are_still &= is_still(side, &state);
                 trees.old = Some((state.head.tree, side.blocks));
-                let looked = if are_still || planted::is("diff_any_head") {
+                let looked = if are_still || planted::is("diff_of_changed_head") {
                     look(&trees)?
                 } else {
                     return Err(Error::Moved.into());

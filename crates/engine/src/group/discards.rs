@@ -200,7 +200,7 @@ impl Group {
     async fn discard_one(&self, wish: &Wish, is_asked: bool) -> Result<Given> {
         let core = &self.core;
         // DC3
-        let hold = match core.planted("discards_beside_checkpoints") {
+        let hold = match core.planted("discards_during_checkpoints") {
             true => None,
             false => Some(self.hold_checkpoints().await),
         };
@@ -222,7 +222,7 @@ impl Group {
                 core.members.discarding.count(bytes);
                 Ok(Given { bytes, ..given })
             }
-            Err(error) if core.planted("discards_are_needed") => Err(self.stop_for(error)),
+            Err(error) if core.planted("discard_failure_stops") => Err(self.stop_for(error)),
             Err(error) => {
                 core.members.discarding.refuse(error);
                 Ok(given)
@@ -244,7 +244,7 @@ impl Group {
         let begin = || {
             let _gate = core.gate.read();
             let space = core.space.lock();
-            let (runs, next) = match planted::is("discards_unasked") || core.planted("discards_unasked") {
+            let (runs, next) = match planted::is("discards_used_blocks") || core.planted("discards_used_blocks") {
                 true if !is_walk => (vec![(range.start, range.end - range.start)], None),
                 _ => space.free_pieces(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
             };
@@ -289,7 +289,7 @@ impl Group {
     fn places_to_discard(&self, runs: &[Run], may_punch: bool) -> Segments {
         let core = &self.core;
         let (mut placement, least) = (core.placement(), core.config.least_discarded);
-        if core.planted("discards_at_home") {
+        if core.planted("discards_ignore_moves") {
             placement = Arc::new(Placement::new(placement.extent_blocks, placement.pvs.clone()));
         }
         let mut segments = Segments::new();

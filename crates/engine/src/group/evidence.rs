@@ -343,7 +343,7 @@ pub(super) async fn prove(
             let (start, len) = (extent.vg_block.0, u64::from(extent.len));
             let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
             let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
-            if is_any_lost(disks, placement, start, len) && !planted::is("lost_not_believed") {
+            if is_any_lost(disks, placement, start, len) && !planted::is("missing_data_rejected") {
                 unproven.push((number, UnprovenRun { start, len, crc: Some(extent.data_crc) }));
                 continue;
             }

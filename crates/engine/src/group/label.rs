@@ -39,7 +39,7 @@ pub struct PvMembership {
 pub fn two_halves(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
     says.iter().enumerate().find_map(|(n, (pv, out))| {
         let other = says[n + 1..].iter().find(|(other, other_out)| out.contains(other) && other_out.contains(pv));
-        other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("two_histories"))
+        other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("split_brain_joined"))
     })
 }
 

@@ -135,10 +135,10 @@ impl Group {
         // B1: it covers everything that is read from here on, because nothing is written meanwhile.
         let flushes = !config.read_only && !is_planted(&config, "no_first_flush");
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
-        let newest = find_root(&*disks, is_planted(&config, "any_age"), without).await?;
+        let newest = find_root(&*disks, is_planted(&config, "stale_pv_accepted"), without).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
         let out = PvFlags(root.out());
-        if planted::is("out_untold") {
+        if planted::is("missing_pv_not_recorded") {
             root.left.clear();
         }
         let disks = Arc::new(Members::new(disks, out, planted::is("lost_are_zeros")));
@@ -155,7 +155,7 @@ impl Group {
         let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
         lacks.pairs(&stream.pairs, &stream.pair_lengths)?;
         // The journal of a group that another process has open changes during the reads.
-        let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
+        let looks_behind = !is_live && !is_planted(&config, "journal_end_not_checked");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
         let unverified = is_planted(&config, "skip_crc");
         let (applied, unproven) =
@@ -181,7 +181,7 @@ impl Group {
         root.journal_id += 1;
         let pvs = Pvs::new(placement.runs(), &stream.pv_free);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
-        let bars_out = !planted::is("placed_on_lost");
+        let bars_out = !planted::is("allocated_on_missing");
         (0..root.pvs.len())
             .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && bars_out)
             .for_each(|pv| space.make_unallocatable(pv));
@@ -198,7 +198,7 @@ impl Group {
             return Err(stream_corrupt("it frees a block twice"));
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
-        let points = Arc::new(Points::new(!is_planted(&config, "dead_by_birth")));
+        let points = Arc::new(Points::new(!is_planted(&config, "dead_never_folded")));
         let attributes = stream.attributes.clone();
         let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, attributes, points);
         let next_seq = Seq(journal.next.0.max(root.capture_seq));

@@ -115,7 +115,7 @@ impl Group {
         let step = map::walk_step(&core.cache, &meta.tree, cursor, &prune)?;
         if let Some(leaf) = &step.leaf {
             let mut orphans: Vec<Extent> = leaf.extents().filter(|e| e.birth > lower).collect();
-            let asked = if core.planted("child_not_asked") { &children[1..] } else { &children[..] };
+            let asked = if core.planted("child_not_searched") { &children[1..] } else { &children[..] };
             for child in asked {
                 if orphans.is_empty() {
                     break;

@@ -91,7 +91,7 @@ impl Catalog {
         let above = std::iter::successors(head.parent, |id| self.trees.get(id).and_then(|tree| tree.parent));
         let trees = above.take(most).map_while(|id| self.trees.get(&id));
         let alive = trees.filter(|tree| tree.kind == TreeKind::Point);
-        alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
+        alive.take_while(move |tree| tree.tree == head.tree || planted::is("written_head_is_point"))
     }
 
     /// The epoch of the oldest point with the head's contents.

@@ -46,7 +46,7 @@ impl Group {
         super::backing::back_label(&*self.core.disks, pv).await?;
         // A label first: the other superblocks may be durable before this one's, and then name it.
         let size = root.pvs[index].size;
-        match self.core.planted("label_once") {
+        match self.core.planted("label_written_once") {
             true => Group::write_label_of(&*self.core.disks, pv, uuid, size).await?,
             false => Group::write_label_twice(&*self.core.disks, pv, uuid, size).await?,
         }

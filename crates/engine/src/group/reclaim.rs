@@ -145,7 +145,7 @@ impl Group {
     /// Waits for a node that cannot be read now (D5), or skips it (D4). False: the group ends.
     async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
         let node = match absent {
-            Absent::Unread(node) if !self.core.planted("unread_is_lost") => {
+            Absent::Unread(node) if !self.core.planted("unread_node_is_lost") => {
                 let pause = self.retry.lock().next(tree);
                 if let Some(pause) = pause {
                     return Ok(self.pause(pause).await);
@@ -186,7 +186,7 @@ impl Group {
 
     /// A checkpoint was taken: stopped removal resumes if there is room again (D6).
     pub(super) fn end_standstill(&self) {
-        let is_asked = !self.core.planted("stands_for_ever");
+        let is_asked = !self.core.planted("removal_never_resumes");
         if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
             self.want_reclaim();
         }
@@ -227,7 +227,7 @@ impl Group {
     /// Marks a tree as dying and updates its child (D1, D3).
     async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
         let newest = self.core.journal.next_seq();
-        if newest.0 > 0 && !self.core.planted("merged_at_once") {
+        if newest.0 > 0 && !self.core.planted("merged_before_durable") {
             let last = Seq(newest.0 - 1);
             self.core.journal.ensure_marker(last).await?;
         }
@@ -277,7 +277,7 @@ impl Group {
                     self.want_rehoming(volume.id);
                     return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.charged)));
                 };
-                if !core.planted("cursor_untold") {
+                if !core.planted("cursor_not_published") {
                     state.set_merge_cursor(Some(MergeCursor { cursor: next, lower }));
                 }
             }
@@ -336,7 +336,7 @@ impl Group {
                 return Err(Error::Closed);
             }
             self.want_reclaim();
-            has_asked = !self.core.planted("no_room_to_free_asked_again");
+            has_asked = !self.core.planted("removal_retries_without_room");
             self.core.space_event.changed(turn).await;
         }
     }

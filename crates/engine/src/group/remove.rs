@@ -216,7 +216,7 @@ impl Group {
                 bookmark = bookmark.or(Some(other.id));
                 continue;
             }
-            if !state.meta.attributes.is_held() || planted::is("held_goes_first") {
+            if !state.meta.attributes.is_held() || planted::is("held_dropped_first") {
                 return Some(other.id);
             }
             held = held.or(Some(other.id));

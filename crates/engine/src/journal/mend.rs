@@ -37,7 +37,7 @@ impl Journal {
             bad != state.bad
         };
         if moved {
-            if !self.planted("bad_ring_untold") {
+            if !self.planted("bad_ring_not_recorded") {
                 self.make_known(&bad).await?;
             }
             let mut state = self.state.lock();
@@ -97,7 +97,7 @@ impl Journal {
     async fn make_known(&self, bad: &BadPlaces) -> Result<()> {
         let keeper = self.keeper().ok_or(Error::Closed)?;
         // A disk that takes nothing has no bad places: it has failed.
-        if !self.planted("dead_disk_is_a_bad_place") {
+        if !self.planted("failed_disk_is_bad_block") {
             keeper.clone().try_disks().await?;
         }
         keeper.keep(bad.clone()).await
@@ -105,7 +105,7 @@ impl Journal {
 
     /// Takes back the first frame that is not on the disk, and all behind it. They are as they were, but for where they go.
     fn take_back(&self, state: &mut State) {
-        if self.planted("bad_ring_rest_stays") {
+        if self.planted("bad_ring_later_frames_stay") {
             let span = state.spans.remove(state.solid).expect("it is not on the disk");
             state.batches.push_front(Batch { is_sealed: true, ..span.batch });
             return;

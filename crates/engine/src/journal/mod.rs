@@ -399,7 +399,7 @@ impl Journal {
                     state.marker_durable = state.marker_durable.max(marker);
                 }
                 Err(_) if self.planted("flush_tried_again") => {}
-                Err(Error::DiskLost(_)) if self.planted("flushed_without_it") => {
+                Err(Error::DiskLost(_)) if self.planted("flushed_without_disk") => {
                     state.flush_finished = state.flush_started;
                 }
                 Err(reason) => self.fail(&mut state, reason),
@@ -485,7 +485,7 @@ impl Journal {
 
     /// J8: asked wherever a checkpoint may free more of the ring than the last one did, or is needed first.
     fn relieve(&self) {
-        if self.pressure() != Pressure::Low && !self.planted("unrelieved") {
+        if self.pressure() != Pressure::Low && !self.planted("no_checkpoint_for_waiters") {
             self.want_checkpoint();
         }
     }
@@ -535,7 +535,7 @@ impl Journal {
     pub async fn ends_for(&self, error: &Error) -> Result<()> {
         let Error::Disk(failed) = error else { return Ok(()) };
         let Some(keeper) = self.keeper() else { return Ok(()) };
-        if planted::is("failed_write_is_told") {
+        if planted::is("failed_write_reported") {
             return Ok(());
         }
         if failed.op == DiskOpKind::Write && keeper.can_do_without(failed.pv) {
@@ -578,7 +578,7 @@ impl Journal {
         let low = state.open.first().copied().unwrap_or(state.next);
         let needed = state.spans.iter().position(|span| span.first + u64::from(span.count) > low);
         let needed = needed.unwrap_or(state.spans.len());
-        let needed = if self.planted("bad_ring_passed") { needed } else { needed.min(state.solid) };
+        let needed = if self.planted("bad_ring_checkpoint_past") { needed } else { needed.min(state.solid) };
         let (position, first, keep) = match state.spans.get(needed) {
             Some(span) => (span.position, span.first, span.serial),
             None => {
@@ -616,12 +616,12 @@ impl Journal {
             if state.batches.len() == 1 && waits(&state.batches[0]) {
                 return;
             }
-            let sent = if self.planted("marker_again") { state.marker_written } else { state.marker_sent };
+            let sent = if self.planted("marker_sent_twice") { state.marker_written } else { state.marker_sent };
             let batch = match state.batches.front() {
                 Some(_) => state.batches.pop_front(),
                 None if state.marker_wanted && sent < state.flushed => {
                     let first = state.next;
-                    state.next += u64::from(self.planted("marker_is_counted"));
+                    state.next += u64::from(self.planted("marker_takes_number"));
                     Some(Batch { first, ..Batch::default() })
                 }
                 None => None,
@@ -701,7 +701,7 @@ impl Journal {
         let state = &mut *state;
         state.in_flight -= 1;
         match outcome {
-            Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops") => {
+            Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops_group") => {
                 state.trouble.get_or_insert_with(|| error.to_string());
             }
             // The group ends while it waits for room: other places have none, either.

@@ -789,5 +789,5 @@ fn faults_of_trees_are_found() {
     must_be_found("lone_root_stays", emptying_a_tree_gives_back_every_node);
     must_be_found("shared_in_place", random_histories_agree_with_the_model);
     must_be_found("older_node_kept", random_histories_agree_with_the_model);
-    must_be_found("half_found", random_histories_agree_with_the_model);
+    must_be_found("partial_result_kept", random_histories_agree_with_the_model);
 }

@@ -110,7 +110,7 @@ pub fn lookup(cache: &NodeCache, tree: &Tree, start: u64, end: u64, out: &mut Ex
     let before = out.len();
     let mut at = start;
     while at < end {
-        let before = if planted::is("half_found") { out.len() } else { before };
+        let before = if planted::is("partial_result_kept") { out.len() } else { before };
         let Some(leaf) = descend(cache, tree, 0, at).inspect_err(|_| out.truncate(before))? else { break };
         let looked = peek(cache, leaf.node, 0, |node| {
             for e in &node.entries()[node.first_ending_after(at)..] {

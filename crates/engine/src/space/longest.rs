@@ -135,7 +135,7 @@ impl Longest {
             *bound = class.max(*bound);
             page.most = page.most.max(*bound);
         }
-        let look = self.look.as_mut().filter(|_| !planted::is("look_not_told"));
+        let look = self.look.as_mut().filter(|_| !planted::is("search_not_updated"));
         if let Some(look) = look.filter(|look| look.chunk == start / CHUNK) {
             look.most = look.most.max(class);
         }

@@ -43,5 +43,5 @@ fn room_ends_the_times_of_a_pool_and_of_the_group() {
 
 #[test]
 fn a_time_that_goes_on_with_room_is_found() {
-    must_be_found("one_time_ends", room_ends_the_times_of_a_pool_and_of_the_group);
+    must_be_found("only_one_timeout_ends", room_ends_the_times_of_a_pool_and_of_the_group);
 }

@@ -27,7 +27,7 @@ fn a_measure_counts_only_if_nothing_happened_meanwhile() {
 
 #[test]
 fn a_measure_that_is_old_is_found() {
-    for bug in ["stale_measure", "any_measure"] {
+    for bug in ["stale_measure", "late_measure_kept"] {
         must_be_found(bug, a_measure_counts_only_if_nothing_happened_meanwhile);
     }
 }

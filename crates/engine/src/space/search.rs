@@ -73,7 +73,7 @@ impl Space {
         min: u64,
         places: &[Range<u64>],
     ) -> Result<Option<Extent>, MapError> {
-        let mut leaves = if planted::is("looks_at_all") { all_leaves() } else { self.part.leaves() };
+        let mut leaves = if planted::is("search_not_divided") { all_leaves() } else { self.part.leaves() };
         for place in places {
             let found = self.search_in(context, min, place.clone(), &mut leaves)?;
             if found.is_some() {

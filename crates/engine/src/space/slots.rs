@@ -117,7 +117,7 @@ impl Space {
         let (base, arena) = self.arena_of(start)?;
         let first = start - base;
         let end = (first + want).min(arena.len);
-        let is_believed = planted::is("slot_is_whole") && !arena.is_used(first);
+        let is_believed = planted::is("slot_assumed_unused") && !arena.is_used(first);
         let len = (first..end).take_while(|i| !arena.is_used(*i) || is_believed).count() as u64;
         (first..first + len).for_each(|i| arena.set(i));
         let done = arena.unused == 0;

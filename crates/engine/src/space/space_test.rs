@@ -149,7 +149,7 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
 
 #[test]
 fn a_look_that_hears_of_nothing_is_found() {
-    must_be_found("look_not_told", a_look_that_is_not_done_hears_of_what_becomes_free);
+    must_be_found("search_not_updated", a_look_that_is_not_done_hears_of_what_becomes_free);
 }
 
 /// An arena is used up, a part of it is freed, and another arena begins there: slots of the first one say nothing about it (S5).
@@ -234,7 +234,7 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
 
 #[test]
 fn faults_of_reservations_and_of_metadata_are_found() {
-    must_be_found("reserved_to_all", what_is_reserved_goes_to_nobody_else);
+    must_be_found("reserve_not_exclusive", what_is_reserved_goes_to_nobody_else);
     must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
     must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }
@@ -275,7 +275,7 @@ fn large_runs_are_looked_for_in_parts() {
 
 #[test]
 fn a_look_at_all_in_one_hold_is_found() {
-    must_be_found("looks_at_all", large_runs_are_looked_for_in_parts);
+    must_be_found("search_not_divided", large_runs_are_looked_for_in_parts);
 }
 
 /// A search ends where what was learnt is forgotten between its parts, too: they grow.

@@ -77,13 +77,13 @@ impl Volume {
             }
         }
         let chunk = u64::from(state.meta.chunk_blocks).max(LEAST_CHUNK);
-        shared > 0 && (shared <= redirected * chunk || self.core.planted("fills_any"))
+        shared > 0 && (shared <= redirected * chunk || self.core.planted("fill_unlimited"))
     }
 
     /// Whether this many blocks may be copied (F2). `pool`: the size and the room of the volume's pool.
     pub(super) fn may_fill(&self, blocks: u64, pool: Option<PoolLeft>) -> bool {
         let left = self.core.space.lock().available();
-        self.core.planted("fill_all") || self.leaves_share(left, pool, blocks)
+        self.core.planted("fill_leaves_no_share") || self.leaves_share(left, pool, blocks)
     }
 
     /// Whether any may be copied after the next checkpoint. Hold no lock when calling it.

@@ -66,7 +66,7 @@ impl Volume {
         if let Some(data) = early
             && let Err(error) = data.await
         {
-            if !self.core.planted("not_taken_back") {
+            if !self.core.planted("allocation_not_undone") {
                 self.take_back(&plan);
             }
             return Err(self.not_written(error, places).await);

@@ -197,7 +197,7 @@ impl Volume {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let is_touched = state.watch.take().is_none_or(|watch| watch.is_touched);
-        if is_touched && !self.core.planted("rehome_unwatched") {
+        if is_touched && !self.core.planted("rehome_ignores_writes") {
             return Ok(None);
         }
         let Some(mut pieces) = self.movable(state, first, last, fill)? else { return Ok(None) };

@@ -174,12 +174,12 @@ impl Volume {
             (state.meta.full, is_being_received(&state.meta.name))
         };
         // PT5.
-        if !planted::is("received_stays") {
+        if !planted::is("receive_never_dropped") {
             if is_received {
                 return Err(self.core.no_space(1));
             }
             // In a full pool it would make no room.
-            let helps = full.is_none() || planted::is("received_goes_for_a_pool");
+            let helps = full.is_none() || planted::is("receive_dropped_for_pool");
             if let Some(received) = helps.then(|| group.being_received()).flatten() {
                 return group.invalidate_snapshot(received).await;
             }

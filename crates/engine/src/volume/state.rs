@@ -337,7 +337,7 @@ pub fn apply_write(
             }
         }
     }
-    for piece in inherited.iter().filter(|_| !core.planted("stays_dead")) {
+    for piece in inherited.iter().filter(|_| !core.planted("revived_block_stays_dead")) {
         core.points.revive(&mut state.head.dead, piece.birth, u64::from(piece.len));
     }
     settle_shortfall(core, state, before);
