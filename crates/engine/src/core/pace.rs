@@ -31,13 +31,13 @@ impl Core {
     }
 
     /// Whether there are too few metadata blocks for one part of a removal or a reduction (M2).
-    pub fn is_short_of_room_to_free(&self) -> bool {
+    pub fn is_short_of_blocks_to_free(&self) -> bool {
         let is_short = !self.planted("frees_unbounded") && !self.meta.lock().has_room_to_free(RUNS_TOGETHER);
-        is_short || self.has_no_room_to_free()
+        is_short || self.is_short_for_tests()
     }
 
     /// For tests: metadata has no room until the group has taken this many checkpoints.
-    pub fn has_no_room_to_free(&self) -> bool {
+    pub fn is_short_for_tests(&self) -> bool {
         cfg!(feature = "planted")
             && self.config.planted.is_some_and(|bug| bug.starts_with("no_room_to_free"))
             && self.counters.checkpoints.load(Ordering::Relaxed) < NO_ROOM_UNTIL
@@ -125,5 +125,5 @@ const STEPS_BETWEEN_RESTS: u32 = 4;
 /// ... for this long, if there were writes meanwhile.
 const REST: Duration = Duration::from_micros(500);
 
-/// For tests: see [`Core::has_no_room_to_free`].
+/// For tests: see [`Core::is_short_for_tests`].
 const NO_ROOM_UNTIL: u64 = 40;

@@ -161,7 +161,7 @@ impl Group {
         let (is_crowded, metadata) = {
             let mut meta = self.core.meta.lock();
             meta.finish_commit(&self.core.cache);
-            (meta.is_crowded_by_looks(), 2 * meta.total())
+            (meta.is_crowded_by_pins(), 2 * meta.total())
         };
         if is_crowded && metadata < self.core.placement().count() / LOOKS_GROW_TO {
             self.core.grow_ahead();
@@ -214,7 +214,7 @@ impl Group {
     /// is larger than the free metadata, each checkpoint frees the nodes that the previous one replaced. If much of the
     /// tree changes, each checkpoint writes the nodes that the previous one dirtied (L7).
     async fn commit_freed(&self) -> Result<()> {
-        let keep = || self.core.meta.lock().kept_from_commit();
+        let keep = || self.core.meta.lock().reserved_from_commit();
         let (committed, is_done) = self.commit_some(keep).await?;
         if !is_done {
             self.core.space.lock().abort_commit();
@@ -229,7 +229,7 @@ impl Group {
     /// waits for recovery's own checkpoint, because replay needs metadata, too.
     pub(super) async fn return_freed(&self) -> Result<()> {
         let at_once = self.core.planted("frees_at_once");
-        let keep = || if at_once { 0 } else { self.core.meta.lock().kept_from_arenas() };
+        let keep = || if at_once { 0 } else { self.core.meta.lock().reserved_from_arenas() };
         match self.commit_some(keep).await? {
             (_, false) if at_once => Err(self.core.no_space(1)),
             _ => Ok(()),
@@ -291,14 +291,14 @@ impl Group {
         let wanted = {
             let bytes = self.stream_estimate();
             let mut meta = self.core.meta.lock();
-            meta.keep_for_stream(bytes);
+            meta.set_stream_bytes(bytes);
             meta.next_stream()
         };
         for _ in 0..8 {
             if self.core.meta.lock().free_beyond_reserve() >= wanted {
                 return Ok(());
             }
-            self.core.meta.lock().end_looks();
+            self.core.meta.lock().drop_pins();
             let grown = match self.core.grow(OpenArenas::Close).await {
                 Err(Error::NoSpace { .. }) => false,
                 outcome => outcome?,
@@ -330,8 +330,8 @@ impl Group {
     fn capture(&self) -> Result<Captured> {
         let core = &self.core;
         let _gate = core.gate.write();
-        core.meta.lock().sound()?;
-        core.space.lock().sound()?;
+        core.meta.lock().check_double_free()?;
+        core.space.lock().check_double_free()?;
         let catalog = self.catalog.read();
         debug_assert!(catalog.is_kept_well(), "C4");
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);
@@ -410,7 +410,7 @@ impl Group {
             return Err(Error::NoSpace { needed, free });
         }
         let places: Vec<MetaBlock> = (0..pages + indexes).map(|_| meta.alloc()).collect();
-        meta.stream_has(places.len() as u64);
+        meta.set_stream_in_use(places.len() as u64);
         // The bitmap is the stream's tail: now that the stream's own blocks are marked, it is complete.
         let bitmap = meta.bitmap();
         let at = bytes.len() - bitmap.len();
@@ -544,7 +544,7 @@ impl Group {
                 (Err(error), Err(_)) => return Err(error),
                 _ => {
                     count(&self.core.counters.copies_not_written);
-                    self.core.meta.lock().shun(MetaBlock(batch.first.0 + i));
+                    self.core.meta.lock().withhold(MetaBlock(batch.first.0 + i));
                 }
             }
         }

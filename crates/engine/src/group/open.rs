@@ -210,10 +210,10 @@ impl Group {
         {
             let bytes = group.stream_estimate();
             let mut meta = group.core.meta.lock();
-            meta.keep_for_stream(bytes);
-            meta.stream_has(group.root.lock().stream_blocks.len() as u64);
+            meta.set_stream_bytes(bytes);
+            meta.set_stream_in_use(group.root.lock().stream_blocks.len() as u64);
             if read_only {
-                meta.lend();
+                meta.add_replay_blocks();
             }
         }
         *group.replay.lock() = Some(replay);

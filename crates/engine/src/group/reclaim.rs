@@ -193,12 +193,12 @@ impl Group {
     }
 
     fn has_least_room_to_free(&self) -> bool {
-        self.core.meta.lock().has_least_room_to_free() && !self.core.has_no_room_to_free()
+        self.core.meta.lock().has_least_room_to_free() && !self.core.is_short_for_tests()
     }
 
     /// Whether enough blocks are pending for removal to take a checkpoint.
     pub(super) fn pending_full(&self) -> bool {
-        self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_room_to_free()
+        self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_blocks_to_free()
     }
 
     /// Takes checkpoints until there is room for the next part of a removal or a reduction (L2). Each checkpoint frees
@@ -208,7 +208,7 @@ impl Group {
     pub(super) async fn room_to_free(self: &Arc<Self>) -> Result<()> {
         let measure = || (self.core.meta.lock().free(), self.core.space.lock().pending_runs());
         for _ in 0..CHECKPOINTS_FOR_ROOM {
-            if !self.core.is_short_of_room_to_free() {
+            if !self.core.is_short_of_blocks_to_free() {
                 return Ok(());
             }
             let (free, runs) = measure();

@@ -153,7 +153,7 @@ impl Group {
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            if self.core.meta.lock().has_looks() && !self.core.planted("rehome_during_check") {
+            if self.core.meta.lock().has_pins() && !self.core.planted("rehome_during_check") {
                 // Its checkpoints would need blocks that a check holds (M6).
                 self.wait(PAUSE).await;
                 continue;

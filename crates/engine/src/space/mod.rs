@@ -188,7 +188,7 @@ impl Space {
     }
 
     /// An error if free space contradicted itself. Then no checkpoint may be taken.
-    pub fn sound(&self) -> Outcome<()> {
+    pub fn check_double_free(&self) -> Outcome<()> {
         self.contradiction.clone().map_or(Ok(()), |detail| Err(unsound(detail)))
     }
 

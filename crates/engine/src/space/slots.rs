@@ -192,7 +192,7 @@ impl Space {
 
     /// Closes an arena for a write that needs a run. Leaves the metadata blocks that writes need (M4).
     fn close_oldest(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
-        let context = AllocContext { keep: context.meta.lock().kept_from_arenas(), ..context };
+        let context = AllocContext { keep: context.meta.lock().reserved_from_arenas(), ..context };
         while let Some(base) = self.arena_order.front().copied() {
             let open = self.arenas.contains_key(&base);
             if open {
@@ -232,7 +232,7 @@ impl Space {
     /// back are marked as used in the arena, so that it can be called again.
     fn close_arena(&mut self, context: AllocContext<'_>, base: u64) -> Result<(), MapError> {
         let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
-        let context = AllocContext { keep: context.keep.max(context.meta.lock().kept_from_commit()), ..context };
+        let context = AllocContext { keep: context.keep.max(context.meta.lock().reserved_from_commit()), ..context };
         for (start, len) in arena.unused_runs() {
             self.put_run(context, (base + start, len))?;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");

@@ -42,10 +42,10 @@ fn free_space_that_contradicts_itself_is_not_kept() {
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(4096, 0)]));
     space.add_free(context, (0, 4096)).unwrap();
-    assert!(space.sound().is_ok());
+    assert!(space.check_double_free().is_ok());
     let Err(MapError::Corrupt(error)) = space.add_free(context, (100, 1)) else { panic!("they are free already") };
     assert!(error.to_string().contains("100+1 were free already"), "{error}");
-    assert_eq!(space.sound().unwrap_err().to_string(), error.to_string());
+    assert_eq!(space.check_double_free().unwrap_err().to_string(), error.to_string());
 }
 
 /// The first free extent of `min` blocks in `place` of all that the tree has.

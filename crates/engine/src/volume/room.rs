@@ -7,7 +7,7 @@ use crate::disk::DiskError;
 use crate::error::{Error, Result};
 use crate::model::{FullPolicy, is_being_received};
 use crate::planted;
-use crate::space::metadata::Room;
+use crate::space::metadata::Admission;
 use crate::space::no_space_timeout::{Full, Verdict};
 use crate::space::{Account, AllocError};
 use crate::units::VolumeId;
@@ -49,19 +49,19 @@ impl Volume {
             AllocError::NotAdmitted => {
                 let turn = self.core.space_event.turn();
                 // Another write may have found room meanwhile: one success is enough for all.
-                if self.core.meta.lock().room_for_write() != Room::Some {
+                if self.core.meta.lock().room_for_write() != Admission::Granted {
                     self.core.metadata_room().await?;
                 }
                 let room = self.core.meta.lock().room_for_write();
                 match room {
-                    Room::Some => Ok(()),
-                    Room::Taken => {
+                    Admission::Granted => Ok(()),
+                    Admission::Busy => {
                         self.core.runtime.sleep(ROOM_PAUSE).await;
                         Ok(())
                     }
                     // Removal in progress frees metadata, too.
-                    Room::None if group.clone().wait_for_space().await? => Ok(()),
-                    Room::None => self.out_of_space(turn, None).await,
+                    Admission::Refused if group.clone().wait_for_space().await? => Ok(()),
+                    Admission::Refused => self.out_of_space(turn, None).await,
                 }
             }
             AllocError::Map(_) => unreachable!("planning handles missing and damaged nodes"),
