@@ -286,11 +286,11 @@ fn refused(planted: Option<&'static str>) {
         made.group().trim_ended().await;
         assert!(made.group().trim_progress().failed.is_none());
         let asked = made.disks.requests(DiskOpKind::Discard);
-        let errors = made.group().refused_discards();
+        let errors = made.group().discard_errors();
         assert_eq!(errors.iter().map(|error| error.pv).collect::<Vec<_>>(), [PvIndex(0)]);
         made.load(12, 10).await;
         made.client.checkpoint().await.unwrap();
-        assert_eq!((made.disks.requests(DiskOpKind::Discard), made.group().refused_discards()), (asked, vec![]));
+        assert_eq!((made.disks.requests(DiskOpKind::Discard), made.group().discard_errors()), (asked, vec![]));
         made.judge().await;
     });
     let limits = DiscardLimits { granularity: 0, is_whole: false };

@@ -15,7 +15,7 @@ pub use ownership::{MergeCursor, Ownership, TreeOwner};
 pub use pace::Pace;
 
 use crate::dead::Points;
-use crate::discards::Wishes;
+use crate::discards::DiscardQueue;
 use crate::disk::{DiskError, Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -139,7 +139,7 @@ pub struct Core {
     growth: Growth,
     pub backing: Backing,
     /// Blocks that are to be discarded on the disks.
-    pub discards: Wishes,
+    pub discards: DiscardQueue,
     space_finder: Mutex<Option<Weak<dyn SpaceFinder>>>,
     /// This core, for tasks that must not keep it open.
     pub this: Weak<Core>,
@@ -164,7 +164,7 @@ impl Core {
             false => journal.stopped.clone(),
         };
         meta.set_load(space.load());
-        let discards = Wishes::new(config.discards);
+        let discards = DiscardQueue::new(config.discards);
         Arc::new_cyclic(|this| Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks: members.clone(),

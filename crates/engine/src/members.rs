@@ -23,7 +23,7 @@
 //!
 //! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
 
-use crate::discards::UnderWay;
+use crate::discards::DiscardInFlight;
 use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
 use crate::moving::Moving;
@@ -43,7 +43,7 @@ pub struct Members {
     /// What is moved to another place.
     pub(crate) moving: Arc<Moving>,
     /// What is being discarded.
-    pub discarding: UnderWay,
+    pub discarding: DiscardInFlight,
     /// Planted bug: what is lost reads as zeros.
     lost_are_zeros: bool,
 }
@@ -55,7 +55,7 @@ impl Members {
             out: AtomicU64::new(out.0),
             unproven: Unproven::default(),
             moving: Arc::default(),
-            discarding: UnderWay::default(),
+            discarding: DiscardInFlight::default(),
             lost_are_zeros,
         }
     }
@@ -75,8 +75,8 @@ impl Members {
     }
 
     /// To the disks, past what is discarded (DC2) and what is moved (PM1).
-    fn pass(&self, op: DiskOp, done: Completer) {
-        let Some((op, done)) = self.discarding.pass(op, done) else { return };
+    fn submit_checked(&self, op: DiskOp, done: Completer) {
+        let Some((op, done)) = self.discarding.delay_write(op, done) else { return };
         match self.moving.is_active() {
             true => self.moving.submit(&self.disks, op, done),
             false => self.disks.submit(op, done),
@@ -122,7 +122,7 @@ impl Disks for Members {
             op => op,
         };
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
-            return self.pass(op, done);
+            return self.submit_checked(op, done);
         };
         let unproven = match op {
             DiskOp::Read { .. } => self.unproven.first_of(segments),
@@ -132,7 +132,7 @@ impl Disks for Members {
             if let DiskOp::Write { segments, .. } = &op {
                 self.unproven.forget(segments);
             }
-            return self.pass(op, done);
+            return self.submit_checked(op, done);
         };
         let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {
@@ -146,7 +146,7 @@ impl Disks for Members {
 
     fn back(&self, mut segments: Segments, done: Completer) {
         segments.retain(|segment| !self.is_missing(segment.pv));
-        let Some((segments, done)) = self.discarding.pass_room(segments, done) else { return };
+        let Some((segments, done)) = self.discarding.delay_backing(segments, done) else { return };
         self.disks.back(segments, done);
     }
 }

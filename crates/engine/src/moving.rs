@@ -51,14 +51,14 @@ struct State {
     source: u16,
     next: u64,
     /// Requests in flight on the source.
-    in_flight: BTreeMap<u64, UnderWay>,
+    in_flight: BTreeMap<u64, DiscardInFlight>,
     run: Option<MovingRun>,
     /// Writes that wait.
     held: Vec<(DiskOp, Completer)>,
 }
 
 /// A request in flight on the source.
-struct UnderWay {
+struct DiscardInFlight {
     touched: Touched,
     writes: bool,
     /// It is in flight at the new place of the run, too.
@@ -186,7 +186,7 @@ impl Moving {
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return Ok(None) };
-                let in_window = |op: &UnderWay| op.touched.iter().any(|range| run.in_window(range));
+                let in_window = |op: &DiscardInFlight| op.touched.iter().any(|range| run.in_window(range));
                 !state.in_flight.values().any(|op| op.writes && in_window(op))
             };
             if is_quiet || planted::is("window_not_waited_for") {
@@ -234,7 +234,7 @@ impl Moving {
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return };
-                let meets = |op: &UnderWay| {
+                let meets = |op: &DiscardInFlight| {
                     op.touched.iter().any(|range| range.start < run.from.end && run.from.start < range.end)
                 };
                 !state.in_flight.values().any(meets)
@@ -320,7 +320,7 @@ impl Moving {
             }
             _ => Segments::new(),
         };
-        state.in_flight.insert(id, UnderWay { touched, writes, is_copied: !copies.is_empty(), waker: None });
+        state.in_flight.insert(id, DiscardInFlight { touched, writes, is_copied: !copies.is_empty(), waker: None });
         let runtime = state.runtime.clone().expect("it was given when the move began");
         drop(state);
         let copy = match &op {
@@ -400,7 +400,7 @@ impl State {
         if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_written_during_copy") {
             return true;
         }
-        let meets = |other: &UnderWay| {
+        let meets = |other: &DiscardInFlight| {
             let mut others = other.touched.iter();
             others.any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
         };

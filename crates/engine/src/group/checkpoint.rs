@@ -167,7 +167,7 @@ impl Group {
             self.core.grow_ahead();
         }
         self.core.space_event.notify();
-        let freed = match self.core.discards.wants_freed() {
+        let freed = match self.core.discards.discards_freed() {
             true => self.core.space.lock().committing().to_vec(),
             false => Vec::new(),
         };
@@ -175,7 +175,7 @@ impl Group {
             true => {
                 self.give_back_room().await;
                 self.commit_freed().await?;
-                self.give_back_freed(&freed);
+                self.discard_freed(&freed);
             }
             false => self.core.space.lock().abort_commit(),
         }

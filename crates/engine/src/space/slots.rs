@@ -181,7 +181,7 @@ impl Space {
     }
 
     /// Whether metadata should grow, reported once for each opened arena.
-    pub fn take_metadata_wish(&mut self) -> bool {
+    pub fn take_metadata_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_metadata)
     }
 

@@ -223,7 +223,7 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
     space.add_free(context, (0, 1 << 20)).unwrap();
     let is_asked = (1..1000).find(|volume| {
         space.alloc(context, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
-        space.take_metadata_wish()
+        space.take_metadata_request()
     });
     let nodes = meta.lock().free_beyond_reserve();
     assert!(

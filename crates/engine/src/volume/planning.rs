@@ -258,7 +258,7 @@ impl Volume {
                 }
             }
         }
-        plan.wants_metadata = space.take_metadata_wish();
+        plan.wants_metadata = space.take_metadata_request();
         drop(space);
         let edge = |block: u64| {
             let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");

@@ -166,8 +166,8 @@ impl Volume {
                         let freed = self.passed_down(&state, first, last)?;
                         apply_unmap(&self.core, &mut state, first, last, keep_place)?;
                         if let Some(freed) = freed {
-                            self.core.discards.ask((self.id, first..last), freed);
-                            self.core.discards_asked();
+                            self.core.discards.queue((self.id, first..last), freed);
+                            self.core.discard_soon();
                         }
                         Ok(())
                     })
