@@ -1,9 +1,9 @@
 //! Replay: recovery applies the records of the journal, with the functions of the running group (G3).
 
 use super::Group;
-use super::ahead::blocks_taken;
 use super::catalog::{Catalog, empty_head};
 use super::holdings::Holdings;
+use super::prefetch::allocated_blocks;
 use super::read::replay_corrupt;
 use crate::core::count;
 use crate::error::{Error, Result};
@@ -32,12 +32,12 @@ impl Group {
             self.give_free_space_to_areas().await?;
         }
         let placement = self.core.placement();
-        let window = self.window();
+        let window = self.batch_records();
         let inside = |start: u64, len: u64| placement.holds(start, len);
         for (at, (_, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 let records = &applied[at..applied.len().min(at + window)];
-                self.free_ahead(|| blocks_taken(records)).await;
+                self.prefetch_free_tree(|| allocated_blocks(records)).await;
             }
             let runs: Vec<(u64, u64)> = match record {
                 Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
@@ -64,7 +64,7 @@ impl Group {
         self.give_free_space_to_areas().await?;
         for (at, (seq, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
-                self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;
+                self.prefetch_maps(&applied[at..applied.len().min(at + window)]).await;
             }
             self.replay_reached(*seq);
             self.replay_room().await?;

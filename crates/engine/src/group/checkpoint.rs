@@ -246,9 +246,9 @@ impl Group {
                 return Ok((true, false));
             }
             if step % COMMITS_AHEAD == 0 {
-                let runs = self.window().min(COMMITS_AHEAD as usize * COMMIT_STEP);
+                let runs = self.batch_records().min(COMMITS_AHEAD as usize * COMMIT_STEP);
                 let next = self.core.space.lock().next_to_commit(runs);
-                self.free_ahead(|| next.clone()).await;
+                self.prefetch_free_tree(|| next.clone()).await;
             }
             let some = || {
                 let _gate = self.core.gate.read();

@@ -16,7 +16,6 @@
 //!   covered and whose data is not on the disk.
 
 mod age;
-mod ahead;
 mod apply;
 pub mod backing;
 mod bookmark;
@@ -45,6 +44,7 @@ mod orphans;
 mod places;
 mod point;
 mod pools;
+mod prefetch;
 mod progress;
 mod pvs;
 mod read;

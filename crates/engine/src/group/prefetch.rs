@@ -17,19 +17,19 @@ const ROUNDS: usize = 8;
 const NODES_OF_A_RECORD: usize = 8;
 
 /// A lookup: a tree, and a key in it.
-type Place = (Tree, u64);
+type Lookup = (Tree, u64);
 
 impl Group {
     /// How many records form a batch: their nodes must stay in the cache until they are used.
-    pub(super) fn window(&self) -> usize {
+    pub(super) fn batch_records(&self) -> usize {
         (self.core.config.cache_bytes / NODE_COST as usize / NODES_OF_A_RECORD / 4).clamp(1, WINDOW)
     }
 
     /// Reads the nodes of the maps that these records change.
-    pub(super) async fn maps_ahead(&self, records: &[(Seq, Record, bool)]) {
-        self.bring(|| {
+    pub(super) async fn prefetch_maps(&self, records: &[(Seq, Record, bool)]) {
+        self.prefetch(|| {
             let catalog = self.catalog.read();
-            let mut places = Vec::new();
+            let mut lookups = Vec::new();
             for (_, record, _) in records {
                 let (id, keys): (_, Vec<u64>) = match record {
                     Record::Write { volume, extents } => (volume, extents.iter().map(|e| e.lv_block.0).collect()),
@@ -44,16 +44,16 @@ impl Group {
                 };
                 let parent = parent.and_then(|point| catalog.trees.get(&point)).map(|point| point.tree);
                 let trees = [Some(head), parent.filter(|parent| *parent != head)];
-                places.extend(trees.into_iter().flatten().flat_map(|tree| keys.iter().map(move |key| (tree, *key))));
+                lookups.extend(trees.into_iter().flatten().flat_map(|tree| keys.iter().map(move |key| (tree, *key))));
             }
-            places
+            lookups
         })
         .await;
     }
 
     /// Reads the nodes of the free tree around these blocks.
-    pub(super) async fn free_ahead(&self, blocks: impl Fn() -> Vec<u64>) {
-        self.bring(|| {
+    pub(super) async fn prefetch_free_tree(&self, blocks: impl Fn() -> Vec<u64>) {
+        self.prefetch(|| {
             let tree = self.core.space.lock().free_tree();
             blocks().into_iter().map(|block| (tree, block)).collect()
         })
@@ -61,10 +61,10 @@ impl Group {
     }
 
     /// Level by level, because nodes in memory name the missing ones.
-    async fn bring(&self, places: impl Fn() -> Vec<Place>) {
+    async fn prefetch(&self, lookups: impl Fn() -> Vec<Lookup>) {
         let mut before = BTreeSet::new();
         for _ in 0..ROUNDS {
-            let missing: BTreeSet<(NodeRef, u8)> = places().iter().filter_map(|place| self.missing(place)).collect();
+            let missing: BTreeSet<(NodeRef, u8)> = lookups().iter().filter_map(|place| self.missing(place)).collect();
             if missing.is_empty() || missing == before || !self.core.load_together(&missing).await {
                 return;
             }
@@ -72,7 +72,7 @@ impl Group {
         }
     }
 
-    fn missing(&self, (tree, key): &Place) -> Option<(NodeRef, u8)> {
+    fn missing(&self, (tree, key): &Lookup) -> Option<(NodeRef, u8)> {
         match map::lookup(&self.core.cache, tree, *key, key.saturating_add(1), &mut Extents::new()) {
             Err(MapError::Missing(node, level)) => Some((node, level)),
             _ => None,
@@ -81,7 +81,7 @@ impl Group {
 }
 
 /// The first block of each run that these records allocated.
-pub(super) fn blocks_taken(records: &[(Seq, Record, bool)]) -> Vec<u64> {
+pub(super) fn allocated_blocks(records: &[(Seq, Record, bool)]) -> Vec<u64> {
     let writes = records.iter().filter_map(|(_, record, _)| match record {
         Record::Write { extents, .. } => Some(extents),
         _ => None,
