@@ -121,12 +121,12 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
         for block in 0..20 {
             write(&group, here, block, 2).await.unwrap();
         }
-        assert_eq!(group.places(here).await.unwrap().len(), 1);
+        assert_eq!(group.pv_usage(here).await.unwrap().len(), 1);
         group.snapshot(&[snapshot(here, "before", None)]).await.unwrap();
         for block in 0..20 {
             write(&group, here, block, 3).await.unwrap();
         }
-        let elsewhere: BTreeSet<u16> = group.places(here).await.unwrap().iter().map(|place| place.pv).collect();
+        let elsewhere: BTreeSet<u16> = group.pv_usage(here).await.unwrap().iter().map(|place| place.pv).collect();
         assert!(elsewhere.len() > 1, "{elsewhere:?}");
         // All else that can be had, to the last block of it, and metadata that has to grow.
         let left = group.info().allocatable_extents;
@@ -166,7 +166,7 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
         assert_eq!(pv_free(&group, 1), before);
         group.set_allocatable(PvIndex(1), true).await.unwrap();
         let more = group.create_volume(volume("more", VolumeKind::Thick, 5, FullPolicy::Fail)).await.unwrap();
-        let places = group.places(more).await.unwrap();
+        let places = group.pv_usage(more).await.unwrap();
         assert!(places.iter().any(|place| place.pv == 1), "{places:?}");
         sound(&group).await;
         group.close().await.unwrap();

@@ -51,7 +51,7 @@ fn made(oracle: &Shared) -> (Image, Homes) {
         }
         let mut homes = Homes::new();
         for info in client.group.volumes() {
-            let places = client.group.places(info.id).await.unwrap();
+            let places = client.group.pv_usage(info.id).await.unwrap();
             homes.insert(number(info.uuid), places.iter().map(|place| place.pv).collect());
         }
         client.close().await.unwrap();

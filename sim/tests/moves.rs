@@ -108,7 +108,7 @@ impl Made {
         self.world.run(async {
             let mut most = (0, 0);
             for vol in &self.vols[1..] {
-                let places = self.client.group.places(self.client.id(*vol).unwrap()).await.unwrap();
+                let places = self.client.group.pv_usage(self.client.id(*vol).unwrap()).await.unwrap();
                 let there = places.iter().find(|place| place.pv == FROM.0).map_or(0, |place| place.blocks);
                 most = most.max((there, *vol));
             }
@@ -145,7 +145,7 @@ fn one_is_emptied_and_leaves() {
         assert_eq!((ended.moved, ended.total, ended.failed, ended.unreadable), (total, total, None, 0));
         made.judge().await;
         for vol in &made.vols {
-            let places = group.places(made.client.id(*vol).unwrap()).await.unwrap();
+            let places = group.pv_usage(made.client.id(*vol).unwrap()).await.unwrap();
             assert!(places.iter().all(|place| place.pv != FROM.0), "{places:?}");
         }
         group.checkpoint().await.unwrap();

@@ -170,7 +170,7 @@ fn cost(snapshots: u64) -> (u64, u64) {
         client.checkpoint().await.unwrap();
     });
     world.run(async {
-        let place = group.places(client.id(1).unwrap()).await.unwrap()[0];
+        let place = group.pv_usage(client.id(1).unwrap()).await.unwrap()[0];
         let first = place.first_extent;
         let wanted = NewMove { extents: std::iter::once(first..first + 4).collect(), ..all_of(PvIndex(place.pv)) };
         let (nodes, counts) = (group.stats().nodes_written, disks.counts());

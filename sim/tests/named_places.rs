@@ -43,7 +43,7 @@ async fn free_extents(group: &Arc<Group>, on: &[PvExtents]) -> u64 {
 
 /// The physical volumes that a volume is on, and how many of its blocks.
 async fn places(group: &Arc<Group>, id: VolumeId) -> BTreeMap<u16, u64> {
-    group.places(id).await.unwrap().into_iter().map(|place| (place.pv, place.blocks)).collect()
+    group.pv_usage(id).await.unwrap().into_iter().map(|place| (place.pv, place.blocks)).collect()
 }
 
 async fn write(group: &Arc<Group>, id: VolumeId, block: u64) {

@@ -373,7 +373,7 @@ fn told(life: &Life, what: &str, figures: Figures) {
         percent(life.least_free.min(info.free_blocks)),
         percent(info.metadata_blocks),
         life.snapshots.len(),
-        life.group.most_dead().0,
+        life.group.max_dead_counters().0,
         figures.write,
         figures.read,
         figures.opening,

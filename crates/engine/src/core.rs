@@ -14,7 +14,7 @@ pub use nodes::{Absent, READS_TOGETHER, is_lost};
 pub use ownership::{MergeCursor, Ownership, TreeOwner};
 pub use pace::Pace;
 
-use crate::dead::Points;
+use crate::dead_blocks::PointEpochs;
 use crate::discards::DiscardQueue;
 use crate::disk::{DiskError, Disks, PvIndex};
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ pub struct Core {
     pub no_space_timeout: NoSpaceTimeout,
     /// Writes that wait for room, by volume.
     pub held: Mutex<Map<VolumeId, u64>>,
-    pub points: Arc<Points>,
+    pub points: Arc<PointEpochs>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
     pub gate: RwLock<()>,
@@ -157,7 +157,7 @@ impl Core {
         space: Space,
         journal: Arc<Journal>,
         generation: u64,
-        points: Arc<Points>,
+        points: Arc<PointEpochs>,
     ) -> Arc<Core> {
         let space_event = match cfg!(feature = "planted") && config.planted == Some("waiters_not_woken") {
             true => Arc::default(),

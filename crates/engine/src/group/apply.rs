@@ -2,9 +2,9 @@
 
 use super::Group;
 use super::catalog::{Catalog, empty_head};
-use super::holdings::Holdings;
 use super::prefetch::allocated_blocks;
 use super::read::replay_corrupt;
+use super::snapshot_usage::SnapshotUsage;
 use crate::core::count;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
@@ -164,7 +164,7 @@ impl Group {
     /// Puts an empty volume into the catalog.
     pub(super) fn insert_new(&self, catalog: &mut Catalog, meta: VolumeMeta) -> Result<Arc<Volume>> {
         let id = meta.id;
-        catalog.refuse_known(Some(id), &[meta.head])?;
+        catalog.check_unknown(Some(id), &[meta.head])?;
         catalog.next_volume = catalog.next_volume.max(id.0 + 1);
         catalog.next_tree = catalog.next_tree.max(meta.head.0 + 1);
         if catalog.names.insert(meta.name.clone(), id).is_some() {
@@ -181,7 +181,7 @@ impl Group {
     /// Recomputes reservations and reserves from the counters.
     pub(super) fn settle_reservations(&self) {
         let catalog = self.catalog.read();
-        let holdings = Holdings(&catalog);
+        let usage = SnapshotUsage(&catalog);
         let mut shortfall = 0;
         let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {
@@ -190,7 +190,7 @@ impl Group {
             reserves.extend(state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, blocks)));
         }
         let reserves: Vec<_> =
-            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: holdings.held(id) })).collect();
+            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: usage.held(id) })).collect();
         let mut space = self.core.space.lock();
         space.reserve_anew(shortfall);
         for (id, reserve) in reserves {

@@ -13,7 +13,7 @@ use super::Group;
 use super::progress::{CheckProgress, Progress};
 use super::read::{BadCopy, either, read_stream};
 use crate::core::Core;
-use crate::dead::{self, Dead};
+use crate::dead_blocks::{self, DeadCounters};
 use crate::disk::{DiskOp, Disks, start};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
@@ -605,7 +605,7 @@ impl<'a> Check<'a> {
         may_continue: &impl Fn() -> Result<()>,
     ) -> Result<()> {
         let core = &self.group.core;
-        let mut counted = Dead::new();
+        let mut counted = DeadCounters::new();
         let mut cursor = 0;
         loop {
             may_continue()?;
@@ -627,7 +627,7 @@ impl<'a> Check<'a> {
                 .await?;
             let (step, dead) = step;
             for (birth, blocks) in dead.into_iter().filter(|(_, blocks)| *blocks > 0) {
-                dead::add(&mut counted, birth, blocks);
+                dead_blocks::add(&mut counted, birth, blocks);
             }
             match step.next {
                 Some(next) => cursor = next,
@@ -638,10 +638,10 @@ impl<'a> Check<'a> {
         kept.retain(|(_, blocks)| *blocks > 0);
         // N1: births between the same points have only one sum.
         let above = epochs_above(tree, trees);
-        dead::fold(&mut counted, &above);
-        dead::fold(&mut kept, &above);
+        dead_blocks::fold(&mut counted, &above);
+        dead_blocks::fold(&mut kept, &above);
         if kept != counted {
-            let total = |dead: &Dead| dead::above(dead, Epoch(0));
+            let total = |dead: &DeadCounters| dead_blocks::above(dead, Epoch(0));
             self.report.find(format!(
                 "tree {}: its parent holds {} blocks that it no longer uses, its counter says {}",
                 tree.id,

@@ -333,7 +333,7 @@ impl Group {
         core.meta.lock().check_double_free()?;
         core.space.lock().check_double_free()?;
         let catalog = self.catalog.read();
-        debug_assert!(catalog.is_kept_well(), "C4");
+        debug_assert!(catalog.is_consistent(), "C4");
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);
         let (journal, journal_id) = match self.replay.lock().as_ref() {
             Some(replay) => replay.capture(core),

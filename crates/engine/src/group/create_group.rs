@@ -3,7 +3,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::open::Parts;
-use crate::dead::Points;
+use crate::dead_blocks::PointEpochs;
 use crate::disk::{Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
@@ -94,7 +94,7 @@ impl Group {
             meta: MetaSpace::new(&places, &[], spec.extent_blocks),
             space: Space::new(Tree::default(), 0, Pvs::new(placement.runs(), &no_free)),
             next_seq: Seq(1),
-            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(Points::new(true))),
+            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(PointEpochs::new(true))),
             sequence: 1,
             stream_blocks: Vec::new(),
             zones_on: BTreeSet::new(),

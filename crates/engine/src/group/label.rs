@@ -36,7 +36,7 @@ pub struct PvMembership {
 
 /// MB8: two physical volumes of which each says that the group continues without the other. `says`: each physical
 /// volume, with those that are out according to it.
-pub fn two_halves(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
+pub fn find_split_brain(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
     says.iter().enumerate().find_map(|(n, (pv, out))| {
         let other = says[n + 1..].iter().find(|(other, other_out)| out.contains(other) && other_out.contains(pv));
         other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("split_brain_joined"))

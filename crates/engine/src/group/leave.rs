@@ -5,7 +5,7 @@
 //! physical volume's number changes only where numbers are given. Until that checkpoint is durable the group is as it was.
 
 use super::Group;
-use super::journal_places::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};
+use super::journal_layout::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::map::MapError;

@@ -2,9 +2,9 @@
 //! physical volume is taken back.
 
 use super::Group;
-use super::age::may_return;
-use super::evidence::is_any_lost;
+use super::journal_scan::is_any_missing;
 use super::label::{read_superblocks, write_superblock, write_superblock_in};
+use super::newest_root::may_return;
 use super::read::read_at;
 use crate::core::Core;
 use crate::disk::{DiskOp, Disks, PvIndex, Segments, start};
@@ -69,7 +69,7 @@ impl Group {
                 .await?;
             let placement = core.placement();
             for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
-                if is_any_lost(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
+                if is_any_missing(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
                     return Ok(true);
                 }
             }

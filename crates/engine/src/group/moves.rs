@@ -15,7 +15,7 @@
 //! goes elsewhere first, as when a physical volume leaves ([`leave`](super::leave)).
 
 use super::Group;
-use super::journal_places::journal_in;
+use super::journal_layout::journal_in;
 use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};

@@ -9,17 +9,17 @@
 //!   the disk's cache. Recovery overwrites blocks that only the superblock before it needs, and a power cut could leave
 //!   just that older one.
 
-use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
-use super::evidence::{prove, scan_journal};
-use super::journal_places::is_copy_on;
-use super::lacks::Lacks;
+use super::journal_layout::is_copy_on;
+use super::journal_scan::{prove, scan_journal};
+use super::newest_root::find_root;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
+use super::requirements::Requirements;
 use super::zones::read_zones;
 use super::{Durable, Group, Root};
 use crate::core::{Core, MergeCursor};
-use crate::dead::Points;
+use crate::dead_blocks::PointEpochs;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::Result;
 use crate::format::journal::Record;
@@ -145,15 +145,15 @@ impl Group {
         let zones_on = read_zones(&*disks, &mut root).await?;
         let placement = Arc::new(Placement::of(&root));
         let tag = root.tag();
-        Lacks { root: &root, placement: &placement, out }.journal()?;
+        Requirements { root: &root, placement: &placement, out }.check_journal()?;
         if !out.is_empty() {
             let there = whole_and_there(&root, &placement, out);
             root.set_whole_journals(&there);
         }
-        let lacks = Lacks { root: &root, placement: &placement, out };
+        let requirements = Requirements { root: &root, placement: &placement, out };
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
-        let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
-        lacks.pairs(&stream.pairs, &stream.pair_lengths)?;
+        let (stream, stream_places) = read.map_err(|error| requirements.metadata_error(error))?;
+        requirements.check_pairs(&stream.pairs, &stream.pair_lengths)?;
         // The journal of a group that another process has open changes during the reads.
         let looks_behind = !is_live && !is_planted(&config, "journal_end_not_checked");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
@@ -198,7 +198,7 @@ impl Group {
             return Err(stream_corrupt("it frees a block twice"));
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
-        let points = Arc::new(Points::new(!is_planted(&config, "dead_never_folded")));
+        let points = Arc::new(PointEpochs::new(!is_planted(&config, "dead_never_folded")));
         let attributes = stream.attributes.clone();
         let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, attributes, points);
         let next_seq = Seq(journal.next.0.max(root.capture_seq));

@@ -4,8 +4,8 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{tag_bytes, volume_bytes};
-use super::holdings::Holdings;
 use super::pools::is_pool;
+use super::snapshot_usage::SnapshotUsage;
 use crate::core::MergeCursor;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -319,7 +319,7 @@ impl Group {
             follow_pool(catalog, &before, &meta.name);
         }
         if reserve_changed {
-            let used = Holdings(catalog).held(meta.id);
+            let used = SnapshotUsage(catalog).held(meta.id);
             let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
             self.core.space.lock().set_reserve(meta.id, reserve);
         }

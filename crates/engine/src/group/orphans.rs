@@ -21,7 +21,7 @@ use super::Group;
 use super::catalog::Catalog;
 use super::reclaim::Stepped;
 use crate::core::{Ownership, Pace, TreeOwner, count};
-use crate::dead;
+use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::format::node::{CAPACITY, UNWRITTEN};
 use crate::map::{self, Extent, MapError, NodeRef};
@@ -208,7 +208,7 @@ fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Ext
             point.own -= len as i64;
         });
         for child in children {
-            catalog.with_tree_mut(*child, |child| dead::take(&mut child.dead, lower, len));
+            catalog.with_tree_mut(*child, |child| dead_blocks::take(&mut child.dead, lower, len));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::holdings::Holdings;
+use super::snapshot_usage::SnapshotUsage;
 use crate::fixed_hash::Map;
 use crate::model::{Attributes, VolumeMeta};
 use crate::space::pools::PoolLeft;
@@ -118,7 +118,7 @@ impl Usage {
                 let origin = origin.and_then(|id| catalog.volumes.get(&id));
                 let pool = origin.and_then(|origin| usage.number(&origin.state.lock().meta.attributes.pool));
                 if let Some(pool) = pool {
-                    let held = Holdings(catalog).held(volume.id);
+                    let held = SnapshotUsage(catalog).held(volume.id);
                     usage.held[pool].charged += held.saturating_sub(own);
                 }
                 continue;

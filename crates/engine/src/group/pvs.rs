@@ -11,7 +11,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::create_group::extend_table;
-use super::journal_places::journal_in;
+use super::journal_layout::journal_in;
 use super::leave::in_use;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};

@@ -28,9 +28,9 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::holdings::Holdings;
+use super::snapshot_usage::SnapshotUsage;
 use crate::core::{Absent, Core, MergeCursor, Pace, count};
-use crate::dead;
+use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::map::{self, Extent, MapError, NodeRef};
 use crate::model::{Tree, TreeKind, TreeMeta};
@@ -234,7 +234,7 @@ impl Group {
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
         debug_assert!(
-            catalog.removal_under_way().is_none_or(|other| other == id),
+            catalog.current_removal().is_none_or(|other| other == id),
             "C3: removal does one thing at a time"
         );
         let Some(tree) = catalog.trees.get_mut(&id) else { return Ok(()) };
@@ -304,7 +304,7 @@ impl Group {
         catalog.add_child(gone.parent, child.id);
         child.own += gone.own - gone.progress as i64;
         child.dead.retain(|(birth, _)| *birth <= lower);
-        gone.dead.iter().for_each(|(birth, blocks)| dead::add(&mut child.dead, *birth, *blocks));
+        gone.dead.iter().for_each(|(birth, blocks)| dead_blocks::add(&mut child.dead, *birth, *blocks));
         self.core.points.fold(&mut child.dead);
         gone
     }
@@ -313,7 +313,7 @@ impl Group {
     pub(super) fn recount_reserve(&self, catalog: &Catalog, charged: Option<VolumeId>) -> Stepped {
         let Some(charged) = charged else { return Stepped::TreeDone };
         let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(charged) else { return Stepped::TreeDone };
-        let used = Holdings(catalog).held(charged);
+        let used = SnapshotUsage(catalog).held(charged);
         self.core.space.lock().set_reserve(charged, Some(Reserve { blocks, used }));
         if used > blocks { Stepped::Overdrawn(charged) } else { Stepped::TreeDone }
     }

@@ -105,7 +105,7 @@ impl Group {
             return Err(Error::Invalid("a volume cannot take its own contents".into()));
         }
         if !consume {
-            catalog.refuse_known(None, &[point, head])?;
+            catalog.check_unknown(None, &[point, head])?;
         }
         let get = |id| catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")));
         let (target_volume, source_volume) = (get(target)?, get(source)?);

@@ -10,7 +10,7 @@
 
 use super::window::{Redirected, Watch};
 use crate::core::{Core, MergeCursor, Ownership, TreeOwner};
-use crate::dead;
+use crate::dead_blocks;
 use crate::format::journal::WriteExtent;
 use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError};
@@ -250,7 +250,7 @@ fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
             space.charge(state.meta.id, -(len as i64));
         }
     } else {
-        dead::add(&mut state.head.dead, core.points.counter(piece.birth), len);
+        dead_blocks::add(&mut state.head.dead, core.points.counter(piece.birth), len);
     }
 }
 
@@ -330,7 +330,7 @@ pub fn apply_write(
                 }
                 match owned(state, &piece) {
                     true => state.head.own -= len as i64,
-                    false => dead::add(&mut state.head.dead, core.points.counter(piece.birth), len),
+                    false => dead_blocks::add(&mut state.head.dead, core.points.counter(piece.birth), len),
                 }
             } else {
                 drop_piece(core, state, piece);

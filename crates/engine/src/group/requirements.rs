@@ -1,7 +1,7 @@
 //! What a group cannot do without: MB1 and MB9 of [`members`](crate::members).
 
 use super::Group;
-use super::journal_places::{is_copy_on, journal_on};
+use super::journal_layout::{is_copy_on, journal_on};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
@@ -11,13 +11,13 @@ use crate::planted;
 use crate::units::VgBlock;
 
 /// What a group cannot do without (MB1).
-pub(super) struct Lacks<'a> {
+pub(super) struct Requirements<'a> {
     pub root: &'a GroupRoot,
     pub placement: &'a Placement,
     pub out: PvFlags,
 }
 
-impl Lacks<'_> {
+impl Requirements<'_> {
     fn error(&self, pvs: impl Iterator<Item = usize>, what: &str) -> Error {
         let uuids: Vec<String> = pvs.filter_map(|pv| Some(self.root.pvs.get(pv)?.uuid.to_string())).collect();
         Error::MissingPv(format!(
@@ -27,7 +27,7 @@ impl Lacks<'_> {
         ))
     }
 
-    pub fn journal(&self) -> Result<()> {
+    pub fn check_journal(&self) -> Result<()> {
         let is_lost =
             |start: u64| self.out.iter().any(|pv| is_copy_on(self.root, self.placement, start, PvIndex(pv as u16)));
         let copies: Vec<u64> = self.root.whole_journals().collect();
@@ -43,7 +43,7 @@ impl Lacks<'_> {
     }
 
     /// The stream could not be read.
-    pub fn metadata(&self, error: Error) -> Error {
+    pub fn metadata_error(&self, error: Error) -> Error {
         match error {
             Error::Disk(_) if !self.out.is_empty() => {
                 self.error(self.out.iter(), "both copies of some metadata are there")
@@ -53,7 +53,7 @@ impl Lacks<'_> {
     }
 
     /// `pairs` and `lengths`: as the stream has them.
-    pub fn pairs(&self, pairs: &[[u64; 2]], lengths: &[u64]) -> Result<()> {
+    pub fn check_pairs(&self, pairs: &[[u64; 2]], lengths: &[u64]) -> Result<()> {
         let length = |n: usize| lengths.get(n).copied().unwrap_or(self.root.extent_blocks);
         let is_lost = |start: u64, blocks: u64| {
             let ends = [start, start.saturating_add(blocks).saturating_sub(1)];
@@ -82,8 +82,8 @@ impl Group {
         let is_any_left = (0..newest.0.pvs.len()).any(|pv| !out.has(pv));
         // The others may have either.
         let is_whole = [newest, (durable.group, durable.pairs)].iter().all(|(root, (pairs, lengths))| {
-            let lacks = Lacks { root, placement: &placement, out };
-            lacks.journal().is_ok() && lacks.pairs(pairs, lengths).is_ok()
+            let requirements = Requirements { root, placement: &placement, out };
+            requirements.check_journal().is_ok() && requirements.check_pairs(pairs, lengths).is_ok()
         });
         planted::is("needed_disk_left_out") || is_any_left && is_whole
     }

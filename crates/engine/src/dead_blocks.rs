@@ -1,4 +1,4 @@
-//! Dead blocks: blocks that a tree's parent maps and the tree no longer maps, counted by birth.
+//! DeadCounters blocks: blocks that a tree's parent maps and the tree no longer maps, counted by birth.
 //!
 //! * N1 Merges and reports compare births only with the epochs of points above the tree. So births with no point's
 //!   epoch between them share one counter, that of the next point's epoch. The sums stay right when a point goes,
@@ -10,24 +10,24 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Counters of dead blocks, births rising.
-pub type Dead = Vec<(Epoch, u64)>;
+pub type DeadCounters = Vec<(Epoch, u64)>;
 
 /// Counts dead blocks of this birth.
-pub fn add(dead: &mut Dead, birth: Epoch, blocks: u64) {
+pub fn add(dead: &mut DeadCounters, birth: Epoch, blocks: u64) {
     match dead.binary_search_by_key(&birth, |(b, _)| *b) {
         Ok(i) => dead[i].1 += blocks,
         Err(i) => dead.insert(i, (birth, blocks)),
     }
 }
 
-/// Dead blocks that are younger than `lower`.
-pub fn above(dead: &Dead, lower: Epoch) -> u64 {
+/// DeadCounters blocks that are younger than `lower`.
+pub fn above(dead: &DeadCounters, lower: Epoch) -> u64 {
     dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum()
 }
 
 /// The parent no longer maps this many of the blocks that are younger than `lower`, the epoch of a point. A counter
 /// that is too low, as in a damaged group, stops at zero.
-pub fn take(dead: &mut Dead, lower: Epoch, mut blocks: u64) {
+pub fn take(dead: &mut DeadCounters, lower: Epoch, mut blocks: u64) {
     for (_, count) in dead.iter_mut().filter(|(birth, _)| *birth > lower) {
         let part = blocks.min(*count);
         *count -= part;
@@ -37,7 +37,7 @@ pub fn take(dead: &mut Dead, lower: Epoch, mut blocks: u64) {
 }
 
 /// Merges the counters of births with none of these epochs between them (N1). `epochs` rise.
-pub fn fold(dead: &mut Dead, epochs: &[Epoch]) {
+pub fn fold(dead: &mut DeadCounters, epochs: &[Epoch]) {
     for (birth, _) in dead.iter_mut() {
         *birth = next(epochs, *birth);
     }
@@ -54,22 +54,22 @@ fn next(epochs: &[Epoch], birth: Epoch) -> Epoch {
 }
 
 /// The epochs of all points of a group.
-pub struct Points {
-    /// In order. Points that were made together have the same epoch.
+pub struct PointEpochs {
+    /// In order. PointEpochs that were made together have the same epoch.
     epochs: RwLock<Vec<Epoch>>,
     /// A point has gone since counters were folded.
-    have_gone: AtomicBool,
+    any_removed: AtomicBool,
     /// A planted bug leaves counters as they are.
     folds: bool,
 }
 
-impl Points {
-    pub fn new(folds: bool) -> Points {
-        Points { epochs: RwLock::default(), have_gone: AtomicBool::new(true), folds }
+impl PointEpochs {
+    pub fn new(folds: bool) -> PointEpochs {
+        PointEpochs { epochs: RwLock::default(), any_removed: AtomicBool::new(true), folds }
     }
 
     /// A point was made. Its children have no dead blocks yet.
-    pub fn came(&self, epoch: Epoch) {
+    pub fn add(&self, epoch: Epoch) {
         // The tree was a head, and has no children.
         if epoch == Epoch(0) {
             return;
@@ -79,17 +79,17 @@ impl Points {
         epochs.insert(at, epoch);
     }
 
-    pub fn went(&self, epoch: Epoch) {
+    pub fn remove(&self, epoch: Epoch) {
         let mut epochs = self.epochs.write();
         if let Ok(at) = epochs.binary_search(&epoch) {
             epochs.remove(at);
-            self.have_gone.store(true, Ordering::Relaxed);
+            self.any_removed.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether a point has gone since the last call.
-    pub fn take_gone(&self) -> bool {
-        self.have_gone.swap(false, Ordering::Relaxed) && self.folds
+    pub fn take_removed(&self) -> bool {
+        self.any_removed.swap(false, Ordering::Relaxed) && self.folds
     }
 
     /// The counter for blocks of this birth.
@@ -98,7 +98,7 @@ impl Points {
     }
 
     /// Blocks of this birth that were counted as dead are mapped again.
-    pub fn revive(&self, dead: &mut Dead, birth: Epoch, blocks: u64) {
+    pub fn revive(&self, dead: &mut DeadCounters, birth: Epoch, blocks: u64) {
         let lower = match self.folds {
             true => {
                 let epochs = self.epochs.read();
@@ -110,7 +110,7 @@ impl Points {
         take(dead, lower, blocks);
     }
 
-    pub fn fold(&self, dead: &mut Dead) {
+    pub fn fold(&self, dead: &mut DeadCounters) {
         if self.folds {
             fold(dead, &self.epochs.read());
         }
@@ -128,7 +128,7 @@ impl Points {
 mod tests {
     use super::*;
 
-    fn dead(counters: &[(u64, u64)]) -> Dead {
+    fn dead(counters: &[(u64, u64)]) -> DeadCounters {
         counters.iter().map(|(birth, blocks)| (Epoch(*birth), *blocks)).collect()
     }
 
@@ -136,17 +136,17 @@ mod tests {
     fn births_between_two_points_share_a_counter() {
         let mut counters = dead(&[(1, 1), (2, 2), (3, 4), (5, 8), (6, 16), (9, 32)]);
         let before = counters.clone();
-        let points = Points::new(true);
-        [3, 7, 7, 10].into_iter().for_each(|epoch| points.came(Epoch(epoch)));
+        let points = PointEpochs::new(true);
+        [3, 7, 7, 10].into_iter().for_each(|epoch| points.add(Epoch(epoch)));
         points.fold(&mut counters);
         assert_eq!(counters, dead(&[(3, 7), (7, 24), (10, 32)]));
         for lower in [0, 3, 7, 10] {
             assert_eq!(above(&counters, Epoch(lower)), above(&before, Epoch(lower)), "{lower}");
         }
-        points.went(Epoch(7));
+        points.remove(Epoch(7));
         points.fold(&mut counters);
         assert_eq!(counters.len(), 3, "another of that epoch is left");
-        points.went(Epoch(7));
+        points.remove(Epoch(7));
         points.fold(&mut counters);
         assert_eq!(counters, dead(&[(3, 7), (10, 56)]));
         assert_eq!((points.counter(Epoch(4)), points.counter(Epoch(11)), points.count()), (Epoch(10), Epoch(11), 2));
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn what_is_mapped_again_leaves_the_counter_of_its_birth() {
-        let points = Points::new(true);
-        [3, 7].into_iter().for_each(|epoch| points.came(Epoch(epoch)));
+        let points = PointEpochs::new(true);
+        [3, 7].into_iter().for_each(|epoch| points.add(Epoch(epoch)));
         let mut counters = dead(&[(3, 5), (7, 5), (9, 5)]);
         for birth in [2, 4, 9] {
             points.revive(&mut counters, Epoch(birth), 1);

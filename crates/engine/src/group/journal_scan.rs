@@ -155,7 +155,7 @@ impl RingCopy<'_> {
     }
 }
 
-/// The whole copies of the ring. A frame that one copy lacks may be in another (JC1).
+/// The whole copies of the ring. A frame that one copy requirements may be in another (JC1).
 struct Ring<'a> {
     root: &'a GroupRoot,
     copies: Vec<RingCopy<'a>>,
@@ -343,7 +343,7 @@ pub(super) async fn prove(
             let (start, len) = (extent.vg_block.0, u64::from(extent.len));
             let end = start.checked_add(len).filter(|_| placement.holds(start, len) && len > 0);
             let end = end.ok_or_else(|| replay_corrupt("a write outside the group"))?;
-            if is_any_lost(disks, placement, start, len) && !planted::is("missing_data_rejected") {
+            if is_any_missing(disks, placement, start, len) && !planted::is("missing_data_rejected") {
                 unproven.push((number, UnprovenRun { start, len, crc: Some(extent.data_crc) }));
                 continue;
             }
@@ -386,7 +386,7 @@ pub(super) async fn prove(
 }
 
 /// Whether any of these blocks lies on a physical volume that is missing.
-pub(super) fn is_any_lost(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
+pub(super) fn is_any_missing(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
     let (mut at, end) = (start, start + len);
     while at < end {
         let (pv, pv_end) = placement.pv_of(VgBlock(at));

@@ -1,7 +1,7 @@
 //! The places of the journal: one, or one on each of two physical volumes ([`copies`](crate::journal), JC1 to JC4).
 
 use super::Group;
-use super::journal_places::{LARGEST_SHARE, Relocation, copy_elsewhere, is_copy_on, journal_on};
+use super::journal_layout::{LARGEST_SHARE, Relocation, copy_elsewhere, is_copy_on, journal_on};
 use super::leave::in_use;
 use crate::disk::{PageBuf, PvIndex};
 use crate::error::{Error, Result};

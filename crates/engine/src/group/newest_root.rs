@@ -6,7 +6,7 @@
 //!   a power cut leaves a physical volume one number behind, never two. An opening writes two superblocks before the
 //!   first write, so a copy that was made while the group was closed is always two behind afterwards.
 
-use super::label::{read_superblocks, two_halves, write_superblock};
+use super::label::{find_split_brain, read_superblocks, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::{GroupRoot, Left, Superblock};
@@ -61,17 +61,17 @@ pub(super) async fn find_root(disks: &dyn Disks, accept_stale_pvs: bool, without
     let (sequence, group) = newest
         .max_by_key(|(sequence, _)| *sequence)
         .ok_or_else(|| Error::NotFound("a volume group on these disks".into()))?;
-    is_one_history(sequence, group, &all)?;
-    none_went_on_alone(group, &all)?;
+    check_one_history(sequence, group, &all)?;
+    check_split_brain(group, &all)?;
     let mut group = group.clone();
-    are_there(disks, &group, &all, without.is_some())?;
+    check_pvs_present(disks, &group, &all, without.is_some())?;
     // MB4: a physical volume that is out does not count, whatever its superblock says.
     let lost: Vec<u16> = (0..).zip(&all).filter(|(_, superblocks)| superblocks.is_empty()).map(|(pv, _)| pv).collect();
     for (_, superblocks) in (0..).zip(&mut all).filter(|(pv, _)| group.left.contains_key(pv)) {
         superblocks.clear();
     }
     if !accept_stale_pvs {
-        are_of_one_age(sequence, &group, &all)?;
+        check_same_age(sequence, &group, &all)?;
     }
     let is_behind = |s: &Superblock| s.group.is_none() || s.sequence < sequence;
     let pvs = (0..).map(PvIndex).zip(&all).filter_map(|(pv, superblocks)| Some((pv, superblocks.first()?)));
@@ -79,7 +79,7 @@ pub(super) async fn find_root(disks: &dyn Disks, accept_stale_pvs: bool, without
     let written = group.clone();
     let newly: Vec<u16> = lost.into_iter().filter(|pv| !group.left.contains_key(pv)).collect();
     if let Some(lineage) = without.filter(|_| !newly.is_empty()) {
-        let left = marks(sequence, &group, &all);
+        let left = marks_of(sequence, &group, &all);
         group.left.extend(newly.into_iter().map(|pv| (pv, left)));
         group.lineage = lineage.max(1);
         group.features |= group.own_features();
@@ -88,7 +88,7 @@ pub(super) async fn find_root(disks: &dyn Disks, accept_stale_pvs: bool, without
 }
 
 /// The state of a physical volume that leaves a group with this newest superblock.
-fn marks(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Left {
+fn marks_of(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Left {
     let newest = Superblock::mark(sequence, group);
     let before = all.iter().flatten().filter(|s| s.sequence + 1 == sequence).find_map(|s| s.group.as_ref());
     let before = before.map_or(newest, |before| Superblock::mark(sequence - 1, before));
@@ -116,7 +116,7 @@ pub(super) fn may_return(group: &GroupRoot, pv: PvIndex, superblocks: &[Superblo
 }
 
 /// MB6
-fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
+fn check_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
     let same = all.iter().flatten().filter(|s| s.sequence == sequence).filter_map(|s| s.group.as_ref());
     match same.filter(|own| own.uuid == group.uuid).any(|own| own != group) && !planted::is("diverged_pvs_joined") {
         true => Err(Error::MissingPv(format!(
@@ -129,13 +129,13 @@ fn is_one_history(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
 }
 
 /// MB8: no two physical volumes each say that the group continues without the other.
-fn none_went_on_alone(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
+fn check_split_brain(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
     let newest = all.iter().filter_map(|superblocks| superblocks.first());
     let own =
         newest.filter_map(|s| Some((s.pv_uuid, s.group.as_ref().filter(|own| own.uuid == group.uuid)?.out_uuids())));
     let own: Vec<(Uuid, Vec<Uuid>)> = own.collect();
     let says: Vec<(Uuid, &[Uuid])> = own.iter().map(|(pv, out)| (*pv, out.as_slice())).collect();
-    match two_halves(&says) {
+    match find_split_brain(&says) {
         None => Ok(()),
         Some((pv, other)) => Err(Error::MissingPv(format!(
             "volume group {}: physical volumes {pv} and {other} went on without each other, and no program can join what \
@@ -146,7 +146,7 @@ fn none_went_on_alone(group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> 
 }
 
 /// Whether these disks are the group's physical volumes, in order and large enough.
-fn are_there(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>], may_miss: bool) -> Result<()> {
+fn check_pvs_present(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>], may_miss: bool) -> Result<()> {
     let found: Vec<_> = all.iter().map(|superblocks| superblocks.first().map(|s| s.pv_uuid)).collect();
     for (i, pv) in group.pvs.iter().enumerate() {
         let is_out = group.left.contains_key(&(i as u16));
@@ -185,7 +185,7 @@ fn are_there(disks: &dyn Disks, group: &GroupRoot, all: &[Vec<Superblock>], may_
 }
 
 /// B2. A physical volume that joined with the newest superblock need not have one of the group's yet.
-fn are_of_one_age(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
+fn check_same_age(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> Result<()> {
     let oldest = sequence.saturating_sub(1);
     let before = all.iter().flatten().filter(|s| s.sequence == oldest).find_map(|s| s.group.as_ref());
     for (i, (pv, superblocks)) in group.pvs.iter().zip(all).enumerate() {

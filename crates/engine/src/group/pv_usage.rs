@@ -12,7 +12,7 @@ const MOST_LEAVES: usize = 64;
 
 /// Blocks of a volume on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaceInfo {
+pub struct PvUsage {
     /// The physical volume's place in the group.
     pub pv: u16,
     /// The extent of the physical volume that holds the first of these blocks, in the volume's order.
@@ -22,12 +22,12 @@ pub struct PlaceInfo {
 
 impl Group {
     /// The places of the volume's blocks. If the volume changes meanwhile, the answer mixes several moments.
-    pub async fn places(&self, id: VolumeId) -> Result<Vec<PlaceInfo>> {
+    pub async fn pv_usage(&self, id: VolumeId) -> Result<Vec<PvUsage>> {
         let core = &self.core;
         let volume = self.catalog.read().volumes.get(&id).cloned();
         let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
         let placement = core.placement();
-        let mut places: Vec<PlaceInfo> = Vec::new();
+        let mut places: Vec<PvUsage> = Vec::new();
         let mut cursor = 0;
         for _ in 0..MOST_LEAVES {
             // Each step reads the tree again, under the lock under which it changes.
@@ -46,7 +46,7 @@ impl Group {
                         Some(place) => place.blocks += blocks,
                         None => {
                             let first_extent = placement.pe_of(VgBlock(at));
-                            places.push(PlaceInfo { pv: pv.0, first_extent, blocks });
+                            places.push(PvUsage { pv: pv.0, first_extent, blocks });
                         }
                     }
                     at += blocks;
