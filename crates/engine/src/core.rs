@@ -98,7 +98,7 @@ pub trait SpaceFinder: Send + Sync {
     /// Gets room behind the disks for metadata and the journal (U1).
     fn back_metadata(self: Arc<Self>) -> Answer<std::result::Result<(), DiskError>>;
     /// The volume has redirected writes that may have to be filled (rule R13).
-    fn want_filling(&self, volume: VolumeId);
+    fn request_filling(&self, volume: VolumeId);
 }
 
 pub struct Core {

@@ -20,7 +20,7 @@ impl Core {
     pub fn space_use_changed(&self) {
         let pending = self.space.lock().pending_runs();
         if self.cache.dirty_bytes() > self.config.dirty_bytes as u64 || pending > 2 * self.pending_bound() {
-            self.want_checkpoint();
+            self.request_checkpoint();
         }
     }
 
@@ -89,14 +89,14 @@ impl Core {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            self.want_checkpoint();
+            self.request_checkpoint();
             self.space_event.changed(turn).await;
         }
     }
 
     /// Asks the background for a checkpoint, without waiting for it.
-    pub fn want_checkpoint(&self) {
-        self.journal.want_checkpoint();
+    pub fn request_checkpoint(&self) {
+        self.journal.request_checkpoint();
     }
 }
 

@@ -6,7 +6,7 @@ use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
 use super::zones::{MOST_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
-use crate::journal::places::{BadPlaces, MOST_RUNS};
+use crate::journal::bad_runs::{BadRuns, MAX_BAD_RUNS};
 use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
@@ -226,7 +226,7 @@ pub struct GroupRoot {
     /// The group was closed cleanly: the journal has no records.
     pub clean: bool,
     /// The blocks of the ring that cannot be written.
-    pub bad: BadPlaces,
+    pub bad: BadRuns,
     /// A random number, chosen when the group is opened without a physical volume. 0: none is out.
     pub lineage: u64,
     /// The physical volumes that are out, by their number in the table, with the state in which each left.
@@ -317,8 +317,8 @@ impl GroupRoot {
     }
 }
 
-fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
-    let mut bytes = [0; BadRunRecord::SIZE * MOST_RUNS];
+fn encode_bad(bad: &BadRuns) -> [u8; BadRunRecord::SIZE * MAX_BAD_RUNS] {
+    let mut bytes = [0; BadRunRecord::SIZE * MAX_BAD_RUNS];
     for (run, bytes) in bad.runs().iter().zip(bytes.chunks_exact_mut(BadRunRecord::SIZE)) {
         let number = |number| u32::try_from(number).expect("the journal keeps no others");
         let record = BadRunRecord { start: number(run.start), len: number(run.end - run.start) };
@@ -328,11 +328,11 @@ fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
 }
 
 /// None: they are invalid. Zeros follow the last run.
-fn decode_bad(record: &SuperblockRecord) -> Option<BadPlaces> {
+fn decode_bad(record: &SuperblockRecord) -> Option<BadRuns> {
     let records = record.bad_runs.chunks_exact(BadRunRecord::SIZE).filter_map(BadRunRecord::decode_from);
     let runs = records.take_while(|run| run.len > 0);
     let runs = runs.map(|run| u64::from(run.start)..u64::from(run.start) + u64::from(run.len)).collect();
-    let bad = BadPlaces::from_runs(runs, record.journal_blocks)?;
+    let bad = BadRuns::from_runs(runs, record.journal_blocks)?;
     let is_announced = record.incompatible & FEATURE_BAD_RUNS != 0;
     (is_announced != bad.is_empty() && encode_bad(&bad) == record.bad_runs).then_some(bad)
 }
@@ -630,7 +630,7 @@ mod tests {
             index: [300, 400],
             stream_len: 10,
             clean: true,
-            bad: BadPlaces::default(),
+            bad: BadRuns::default(),
             lineage: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),
@@ -661,7 +661,7 @@ mod tests {
     fn bad_places_are_read_only_where_they_are_announced() {
         let decoded = |runs: Vec<Range<u64>>, features| {
             let pvs = vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }];
-            let bad = BadPlaces::from_runs(runs, 1 << 20).unwrap();
+            let bad = BadRuns::from_runs(runs, 1 << 20).unwrap();
             let group = GroupRoot { bad, ..a_root(pvs, features, 0) };
             let places = group.bad.runs().len();
             let superblock =
@@ -669,7 +669,7 @@ mod tests {
             let read = Superblock::decode(&superblock.encode(), "here");
             read.map(|read| assert_eq!(read, Some(superblock))).is_ok().then_some(places)
         };
-        let many = || (0..MOST_RUNS as u64).map(|n| n * 16..n * 16 + 3).collect::<Vec<_>>();
+        let many = || (0..MAX_BAD_RUNS as u64).map(|n| n * 16..n * 16 + 3).collect::<Vec<_>>();
         assert_eq!(decoded(many(), FEATURE_BAD_RUNS), Some(16));
         assert_eq!(decoded(vec![], 0), Some(0));
         assert_eq!(decoded(vec![], FEATURE_BAD_RUNS), None, "announced, and there are none");

@@ -153,7 +153,7 @@ impl Core {
         if let Some((_, segments)) = short {
             // Freed blocks give room (U3).
             if self.space.lock().pending_blocks() > 0 {
-                self.want_checkpoint();
+                self.request_checkpoint();
             }
             // A filesystem that does not write in place can have allocated room and still none for a write.
             if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {

@@ -18,8 +18,8 @@ use crate::format::stream::{
     INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, UnprovenRecord, encode_index, encode_page, sealed_crc,
 };
 use crate::format::superblock::{GroupRoot, Superblock};
-use crate::journal::places::BadPlaces;
-use crate::journal::{Capture, Keeper};
+use crate::journal::bad_runs::BadRuns;
+use crate::journal::{Capture, JournalOwner};
 use crate::model::{Attributes, GroupAttributes, TreeMeta};
 use crate::planted;
 use crate::space::{AllocContext, COMMIT_STEP, OpenArenas, Run, join_runs};
@@ -102,7 +102,7 @@ impl Group {
             return Err(Error::ReadOnly);
         }
         while self.checkpoints.enter(ticket).await {
-            self.core.journal.checkpoint_wanted.store(false, Ordering::Release);
+            self.core.journal.checkpoint_requested.store(false, Ordering::Release);
             // No checkpoint may follow one that failed half way: a caller that waited here finds the group stopped.
             let outcome = match self.core.journal.failed() {
                 Ok(()) => self.checkpoint_alone(clean).await,
@@ -180,7 +180,7 @@ impl Group {
             false => self.core.space.lock().abort_commit(),
         }
         if self.orphaned(&self.catalog.read()).is_some() {
-            self.want_reclaim();
+            self.request_reclaim();
         }
         self.end_standstill();
         self.core.space_event.notify();
@@ -219,7 +219,7 @@ impl Group {
         if !is_done {
             self.core.space.lock().abort_commit();
             if committed {
-                self.want_checkpoint();
+                self.request_checkpoint();
             }
         }
         Ok(())
@@ -623,16 +623,16 @@ impl Group {
     }
 }
 
-impl Keeper for Group {
+impl JournalOwner for Group {
     fn can_do_without(&self, pv: PvIndex) -> bool {
         self.core.config.leaves_failed_disks && self.is_whole_without(pv)
     }
 
-    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+    fn probe_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move { self.repeat_superblocks(|_| {}).await })
     }
 
-    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+    fn record_bad_runs(self: Arc<Self>, bad: BadRuns) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move {
             self.repeat_superblocks(|root| {
                 root.bad.clone_from(&bad);

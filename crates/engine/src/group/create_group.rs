@@ -8,7 +8,7 @@ use crate::disk::{Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::format::zones::ZoneTable;
-use crate::journal::places::BadPlaces;
+use crate::journal::bad_runs::BadRuns;
 use crate::members::Members;
 use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
 use crate::placement::Placement;
@@ -81,7 +81,7 @@ impl Group {
             index: [0; 2],
             stream_len: 0,
             clean: true,
-            bad: BadPlaces::default(),
+            bad: BadRuns::default(),
             lineage: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),

@@ -50,7 +50,7 @@ impl Core {
             let Some(core) = core.upgrade() else { return };
             core.discards.checkpoint_due.store(false, Ordering::Release);
             if !core.closed.load(Ordering::Acquire) {
-                core.want_checkpoint();
+                core.request_checkpoint();
             }
         };
         self.runtime.spawn("discards asked", Box::pin(soon));

@@ -6,7 +6,7 @@ use super::leave::in_use;
 use crate::disk::{PageBuf, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
-use crate::journal::places::BadPlaces;
+use crate::journal::bad_runs::BadRuns;
 use crate::planted;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, VgBlock};
@@ -74,9 +74,9 @@ impl Group {
         let hold = self.hold_checkpoints().await;
         // Its blocks are the journal's until a checkpoint frees them.
         self.repeat_superblocks_held(|root| root.set_whole_journals(&[root.journal_start])).await?;
-        let last = self.core.journal.give_up_copy(start);
+        let last = self.core.journal.drop_copy(start);
         drop(hold);
-        self.core.journal.frames_are_done(last).await?;
+        self.core.journal.wait_for_frames(last).await?;
         let hold = self.hold_checkpoints().await;
         // Somebody may have taken it up again meanwhile.
         if self.core.journal.has_copy(start) || self.root.lock().group.second_journal != Some(start) {
@@ -179,14 +179,14 @@ impl Group {
             .iter()
             .copied()
             .filter(|start| self.core.journal.has_copy(*start) || to.taken.iter().any(|(taken, _)| taken == start));
-        self.core.journal.place_copies(&written.collect::<Vec<_>>());
+        self.core.journal.replace_copies(&written.collect::<Vec<_>>());
         let mut root = self.root.lock();
         let root = &mut root.group;
         root.journal_start = to.starts[0];
         root.second_journal = to.starts.get(1).copied();
         // The bad places are those of the old ones.
         if old.journals().all(|start| !to.starts.contains(&start)) {
-            root.bad = BadPlaces::default();
+            root.bad = BadRuns::default();
         }
     }
 

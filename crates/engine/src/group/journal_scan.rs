@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::journal::{Frame, FrameId, MAX_FRAME, Record, decode_frame, frame_id};
 use crate::format::record::crc32c_append;
 use crate::format::superblock::GroupRoot;
-use crate::journal::places::distance;
+use crate::journal::bad_runs::distance;
 use crate::placement::Placement;
 use crate::planted;
 use crate::units::{BLOCK_SIZE, Seq, VgBlock};

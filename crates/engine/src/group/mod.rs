@@ -142,11 +142,11 @@ struct Durable {
 
 impl Group {
     /// Requests a checkpoint in the background.
-    pub(crate) fn want_checkpoint(&self) {
-        self.core.journal.want_checkpoint();
+    pub(crate) fn request_checkpoint(&self) {
+        self.core.journal.request_checkpoint();
     }
 
-    pub(crate) fn want_reclaim(&self) {
+    pub(crate) fn request_reclaim(&self) {
         self.stands_still.store(false, Ordering::Release);
         self.reclaim_wanted.store(true, Ordering::Release);
         self.background.notify();
@@ -194,7 +194,7 @@ impl Group {
     fn start_background(self: &Arc<Self>) {
         self.spawn_loop(
             "checkpoints",
-            |group| &group.core.journal.checkpoint_wanted,
+            |group| &group.core.journal.checkpoint_requested,
             |group| {
                 Box::pin(async move {
                     // A failure poisons the journal, and the next write gets the error.

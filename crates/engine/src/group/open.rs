@@ -103,7 +103,7 @@ impl Group {
             replay: Mutex::new(None),
         });
         let this: Weak<Group> = Arc::downgrade(&group);
-        core.journal.set_keeper(this.clone());
+        core.journal.set_owner(this.clone());
         core.set_space_finder(this);
         group
     }
@@ -242,7 +242,7 @@ impl Group {
             group.repeat_superblocks(|_| {}).await?;
             group.join_stale_copies().await?;
             group.core.backing.is_serving.store(true, Ordering::Release);
-            group.want_all_rehomed();
+            group.request_rehoming_of_all();
             group.start_background();
         }
         Ok(group)

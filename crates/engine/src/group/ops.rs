@@ -198,10 +198,10 @@ impl Group {
         let was_held = self.volume_info(id)?.attributes.is_held();
         self.update(id, |meta| meta.attributes = attributes.clone()).await?;
         if was_held && !attributes.is_held() {
-            self.want_reclaim();
+            self.request_reclaim();
         }
         if attributes.layout() == Some(Layout::Read) {
-            self.want_rehoming(id);
+            self.request_rehoming(id);
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Group {
         self.orphans_urgent.store(true, Ordering::Release);
         let found = self.orphaned(&self.catalog.read()).is_some();
         if found {
-            self.want_reclaim();
+            self.request_reclaim();
         }
         found
     }

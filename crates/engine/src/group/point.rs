@@ -179,7 +179,7 @@ impl Group {
                 outcome => break outcome?,
             }
         };
-        self.want_reclaim();
+        self.request_reclaim();
         self.core.volumes_changed();
         self.durable(seq).await
     }
@@ -229,7 +229,7 @@ impl Group {
         }
         if planted::is("published_in_two_frames") {
             let (last, before) = records.split_last().expect("there is one at least");
-            before.iter().for_each(|record| self.core.journal.append_apart(record));
+            before.iter().for_each(|record| self.core.journal.append_in_own_frame(record));
             return Ok(self.append(last));
         }
         Ok(self.core.journal.append_together(&records))

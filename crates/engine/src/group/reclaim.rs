@@ -65,7 +65,7 @@ impl Group {
             Ok(false) => {
                 // Freed blocks are usable, and appear in reports, after a checkpoint.
                 if self.core.space.lock().pending_blocks() > 0 {
-                    self.want_checkpoint();
+                    self.request_checkpoint();
                 }
                 self.core.space_event.notify();
             }
@@ -188,7 +188,7 @@ impl Group {
     pub(super) fn end_standstill(&self) {
         let is_asked = !self.core.planted("removal_never_resumes");
         if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
-            self.want_reclaim();
+            self.request_reclaim();
         }
     }
 
@@ -274,7 +274,7 @@ impl Group {
                     let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
                     state.set_parent(parent.as_ref());
                     drop(state);
-                    self.want_rehoming(volume.id);
+                    self.request_rehoming(volume.id);
                     return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.charged)));
                 };
                 if !core.planted("cursor_not_published") {
@@ -335,7 +335,7 @@ impl Group {
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            self.want_reclaim();
+            self.request_reclaim();
             has_asked = !self.core.planted("removal_retries_without_room");
             self.core.space_event.changed(turn).await;
         }

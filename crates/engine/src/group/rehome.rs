@@ -55,7 +55,7 @@ struct Search {
 
 impl Group {
     /// Requests a background search of the volume.
-    pub(super) fn want_rehoming(&self, volume: VolumeId) {
+    pub(super) fn request_rehoming(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_rehome.lock().insert(volume);
             self.rehome_wanted.store(true, Ordering::Release);
@@ -64,9 +64,9 @@ impl Group {
     }
 
     /// The same for all volumes.
-    pub(super) fn want_all_rehomed(&self) {
+    pub(super) fn request_rehoming_of_all(&self) {
         let volumes: Vec<VolumeId> = self.catalog.read().volumes.keys().copied().collect();
-        volumes.into_iter().for_each(|volume| self.want_rehoming(volume));
+        volumes.into_iter().for_each(|volume| self.request_rehoming(volume));
     }
 
     /// Whether volumes are being re-homed, or are waiting for it.
@@ -87,7 +87,7 @@ impl Group {
     }
 
     /// Requests a search of the volume's windows with redirected writes.
-    pub(crate) fn want_filling_of(&self, volume: VolumeId) {
+    pub(crate) fn request_filling_of(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_fill.lock().insert(volume);
             self.rehome_wanted.store(true, Ordering::Release);
@@ -167,7 +167,7 @@ impl Group {
                 Rehomed::Loaded => continue,
                 Rehomed::Busy => {
                     // No other task may request it.
-                    self.want_checkpoint();
+                    self.request_checkpoint();
                     self.wait(PAUSE).await;
                     continue;
                 }

@@ -36,7 +36,7 @@ impl Group {
             .await;
         drop(gates);
         let seq = outcome?;
-        self.want_reclaim();
+        self.request_reclaim();
         self.durable(seq).await
     }
 
@@ -87,7 +87,7 @@ impl Group {
             .await;
         drop(gates);
         let seq = outcome?;
-        self.want_reclaim();
+        self.request_reclaim();
         self.durable(seq).await
     }
 
@@ -167,7 +167,7 @@ impl Group {
         drop(gate);
         if let Some(seq) = outcome? {
             count(&self.core.counters.volumes_invalidated);
-            self.want_reclaim();
+            self.request_reclaim();
             self.core.journal.written(seq).await?;
         }
         Ok(())

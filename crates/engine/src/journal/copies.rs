@@ -71,12 +71,12 @@ impl Copies {
         self.written.read().copies.iter().any(|copy| copy.start == start)
     }
 
-    pub(super) fn give_up(&self, start: u64) {
+    pub(super) fn drop_copy(&self, start: u64) {
         self.written.write().copies.retain(|copy| copy.start != start);
     }
 
     /// They lie there, and have all frames.
-    pub(super) fn place(&self, starts: &[u64]) {
+    pub(super) fn replace(&self, starts: &[u64]) {
         self.written.write().copies = starts.iter().map(|start| Copy { start: *start, from: 0 }).collect();
     }
 }

@@ -13,16 +13,16 @@
 //!   (rule R6). A block may be written in place only once the marker that covers its mapping is itself durable,
 //!   because from then on its data need not match the record's checksum any more.
 //! * J5 After a failed flush, or when a frame can be written nowhere, nothing is acknowledged any more (`failed` is sticky).
-//! * J7 A place of the ring that takes no write costs that place alone: see [`places`] and [`mend`].
+//! * J7 A place of the ring that takes no write costs that place alone: see [`bad_runs`] and [`rewrite`].
 //! * J8 While the ring is over half full, a checkpoint is wanted whenever a frame was added to it or the oldest open record was
 //!   closed. So a caller that waits for room in the ring waits for something that happens.
 //! * J9 Each marker is sent in one frame. While that frame is on its way, or waits for frames before it, a caller that wants the
 //!   marker does not cause another frame.
 
+pub mod bad_runs;
 mod copies;
-mod mend;
-pub mod places;
-mod places_change;
+mod copy_changes;
+mod rewrite;
 
 use crate::disk::{DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
@@ -32,9 +32,9 @@ use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_byt
 use crate::planted;
 use crate::runtime::Runtime;
 use crate::units::Seq;
+use bad_runs::BadRuns;
 pub use copies::Copies;
 use parking_lot::Mutex;
-use places::BadPlaces;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -60,17 +60,17 @@ pub struct Ring {
     /// First eight bytes of the group's UUID.
     pub group: u64,
     /// Where it takes no write.
-    pub bad: BadPlaces,
+    pub bad: BadRuns,
 }
 
 /// What the journal asks of its group.
-pub trait Keeper: Send + Sync {
+pub trait JournalOwner: Send + Sync {
     /// Whether the group can continue without the physical volume (MB9).
     fn can_do_without(&self, pv: PvIndex) -> bool;
     /// Writes a superblock to each physical volume that is not out.
-    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    fn probe_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Makes these bad places durable in a superblock.
-    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    fn record_bad_runs(self: Arc<Self>, bad: BadRuns) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Writes to these ranges when there is room behind the disks again (U6), after a write met none.
     fn write_when_there_is_room(
         self: Arc<Self>,
@@ -111,7 +111,7 @@ struct State {
     spans: VecDeque<Span>,
     next_serial: u64,
     /// How many spans at the front are on the disk without a gap.
-    solid: usize,
+    written_prefix: usize,
     position: u64,
     used: u64,
     in_flight: usize,
@@ -123,7 +123,7 @@ struct State {
     /// Highest marker in a frame that is on the disk, and that is durable.
     marker_written: u64,
     marker_durable: u64,
-    marker_wanted: bool,
+    marker_requested: bool,
     /// The marker in the newest frame, which may be on its way.
     marker_sent: u64,
     flush_started: u64,
@@ -132,9 +132,9 @@ struct State {
     waiting: Vec<(u64, Waker)>,
     watchers: Vec<Waker>,
     failed: Option<Error>,
-    bad: BadPlaces,
+    bad: BadRuns,
     /// Why a frame could not be written: no other is begun before that is mended.
-    trouble: Option<String>,
+    write_error: Option<String>,
     /// A checkpoint was asked for because the next frame has no room, and there was none since.
     asked: bool,
     frames: u64,
@@ -184,11 +184,11 @@ pub struct Journal {
     pressure: AtomicU8,
     is_failed: AtomicBool,
     /// Whether the ring wants a checkpoint, and what wakes the task that takes it.
-    pub checkpoint_wanted: AtomicBool,
+    pub checkpoint_requested: AtomicBool,
     pub background: Arc<Event>,
     /// Told when the journal fails: who waits for what the group would do sees that it has stopped (L4).
     pub stopped: Arc<Event>,
-    keeper: Mutex<Option<Weak<dyn Keeper>>>,
+    owner: Mutex<Option<Weak<dyn JournalOwner>>>,
     /// A planted bug, for the tests that must find it.
     planted: Option<&'static str>,
     state: Mutex<State>,
@@ -225,7 +225,7 @@ impl Journal {
             batches: VecDeque::new(),
             spans: VecDeque::new(),
             next_serial: 0,
-            solid: 0,
+            written_prefix: 0,
             position: 0,
             used: 0,
             in_flight: 0,
@@ -234,7 +234,7 @@ impl Journal {
             flushed: next.0,
             marker_written: next.0,
             marker_durable: next.0,
-            marker_wanted: false,
+            marker_requested: false,
             marker_sent: next.0,
             flush_started: 0,
             flush_finished: 0,
@@ -243,7 +243,7 @@ impl Journal {
             watchers: Vec::new(),
             failed: None,
             bad: ring.bad.clone(),
-            trouble: None,
+            write_error: None,
             asked: false,
             frames: 0,
             flushes: 0,
@@ -255,10 +255,10 @@ impl Journal {
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
-            checkpoint_wanted: AtomicBool::new(false),
+            checkpoint_requested: AtomicBool::new(false),
             background: Arc::default(),
             stopped: Arc::default(),
-            keeper: Mutex::new(None),
+            owner: Mutex::new(None),
             planted,
             state: Mutex::new(state),
         })
@@ -268,13 +268,13 @@ impl Journal {
         &self.ring
     }
 
-    pub fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
-        *self.keeper.lock() = Some(keeper);
+    pub fn set_owner(&self, owner: Weak<dyn JournalOwner>) {
+        *self.owner.lock() = Some(owner);
     }
 
     /// The group, unless it is gone.
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
-        self.keeper.lock().as_ref().and_then(Weak::upgrade)
+    fn owner(&self) -> Option<Arc<dyn JournalOwner>> {
+        self.owner.lock().as_ref().and_then(Weak::upgrade)
     }
 
     /// Blocks of the ring that take no write.
@@ -290,7 +290,7 @@ impl Journal {
             state.open.insert(seq);
         }
         push(&mut state, record);
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         Seq(seq)
     }
 
@@ -308,17 +308,17 @@ impl Journal {
         }
         debug_assert_eq!(batch, state.batches.len());
         let last = state.next - 1;
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         Seq(last)
     }
 
     /// Planted bug: a record whose successor is in another frame.
-    pub fn append_apart(self: &Arc<Self>, record: &Record) {
+    pub fn append_in_own_frame(self: &Arc<Self>, record: &Record) {
         let mut state = self.state.lock();
         push(&mut state, record);
         let last = state.batches.back_mut().expect("one was begun");
         last.is_sealed = true;
-        self.kick(&mut state);
+        self.start_frames(&mut state);
     }
 
     /// Whether these records fit into one frame.
@@ -343,7 +343,7 @@ impl Journal {
         let pinned = state.open.first() == Some(&seq.0);
         state.open.remove(&seq.0);
         if pinned {
-            self.relieve();
+            self.checkpoint_if_full();
         }
         wake(&mut state);
     }
@@ -425,8 +425,8 @@ impl Journal {
                     return Poll::Ready(Ok(true));
                 }
                 if state.flushed > seq.0 {
-                    state.marker_wanted = true;
-                    self.kick(&mut state);
+                    state.marker_requested = true;
+                    self.start_frames(&mut state);
                 }
                 state.watchers.push(cx.waker().clone());
                 Poll::Pending
@@ -474,7 +474,7 @@ impl Journal {
         }
     }
 
-    fn measure(&self, state: &State) {
+    fn update_pressure(&self, state: &State) {
         let level = match state.used {
             used if used > self.ring.bytes / 4 * 3 => 2,
             used if used > self.ring.bytes / 2 => 1,
@@ -484,15 +484,15 @@ impl Journal {
     }
 
     /// J8: asked wherever a checkpoint may free more of the ring than the last one did, or is needed first.
-    fn relieve(&self) {
+    fn checkpoint_if_full(&self) {
         if self.pressure() != Pressure::Low && !self.planted("no_checkpoint_for_waiters") {
-            self.want_checkpoint();
+            self.request_checkpoint();
         }
     }
 
     /// Asks the background for a checkpoint, without waiting for it.
-    pub fn want_checkpoint(&self) {
-        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
+    pub fn request_checkpoint(&self) {
+        if !self.checkpoint_requested.swap(true, Ordering::AcqRel) {
             self.background.notify();
         }
     }
@@ -523,7 +523,7 @@ impl Journal {
     fn reason(&self, error: Error, doing: Option<&str>) -> Error {
         if let Error::Disk(failed) = &error {
             let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
-            if is_told && self.keeper().is_some_and(|keeper| keeper.can_do_without(failed.pv)) {
+            if is_told && self.owner().is_some_and(|owner| owner.can_do_without(failed.pv)) {
                 return Error::DiskLost(*failed);
             }
         }
@@ -532,15 +532,15 @@ impl Journal {
 
     /// A write to newly allocated blocks failed with this error. If the disk takes no writes at all and the group stops for that
     /// (MB9), the write gets no answer: the next process allocates other blocks.
-    pub async fn ends_for(&self, error: &Error) -> Result<()> {
+    pub async fn stopped_by(&self, error: &Error) -> Result<()> {
         let Error::Disk(failed) = error else { return Ok(()) };
-        let Some(keeper) = self.keeper() else { return Ok(()) };
+        let Some(owner) = self.owner() else { return Ok(()) };
         if planted::is("failed_write_reported") {
             return Ok(());
         }
-        if failed.op == DiskOpKind::Write && keeper.can_do_without(failed.pv) {
+        if failed.op == DiskOpKind::Write && owner.can_do_without(failed.pv) {
             // If this fails, the journal has stopped.
-            let _ = keeper.try_disks().await;
+            let _ = owner.probe_disks().await;
         }
         match self.failed() {
             Err(error @ Error::DiskLost(_)) => Err(error),
@@ -578,7 +578,7 @@ impl Journal {
         let low = state.open.first().copied().unwrap_or(state.next);
         let needed = state.spans.iter().position(|span| span.first + u64::from(span.count) > low);
         let needed = needed.unwrap_or(state.spans.len());
-        let needed = if self.planted("bad_ring_checkpoint_past") { needed } else { needed.min(state.solid) };
+        let needed = if self.planted("bad_ring_checkpoint_past") { needed } else { needed.min(state.written_prefix) };
         let (position, first, keep) = match state.spans.get(needed) {
             Some(span) => (span.position, span.first, span.serial),
             None => {
@@ -594,23 +594,23 @@ impl Journal {
     /// The checkpoint of `capture` is durable: frames before it are free, its records need no marker.
     pub fn checkpointed(self: &Arc<Self>, capture: &Capture) {
         let mut state = self.state.lock();
-        while state.solid > 0 && state.spans.front().is_some_and(|span| span.serial < capture.keep) {
+        while state.written_prefix > 0 && state.spans.front().is_some_and(|span| span.serial < capture.keep) {
             let span = state.spans.pop_front().expect("the front was looked at");
-            state.solid -= 1;
+            state.written_prefix -= 1;
             state.used -= span.bytes;
         }
         state.asked = false;
-        self.measure(&state);
+        self.update_pressure(&state);
         let covered = capture.open.first().copied().unwrap_or(capture.next.0);
         state.marker_durable = state.marker_durable.max(covered);
         state.flushed = state.flushed.max(covered.min(state.written));
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         wake(&mut state);
     }
 
     /// Starts a frame if there is something to write and room for it.
-    fn kick(self: &Arc<Self>, state: &mut State) {
-        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() && state.trouble.is_none() {
+    fn start_frames(self: &Arc<Self>, state: &mut State) {
+        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() && state.write_error.is_none() {
             let worthwhile = if state.in_flight == 0 { 1 } else { state.open.len() / SHARE_OF_OPEN };
             let waits = |batch: &Batch| !batch.is_sealed && (batch.count as usize) < worthwhile;
             if state.batches.len() == 1 && waits(&state.batches[0]) {
@@ -619,7 +619,7 @@ impl Journal {
             let sent = if self.planted("marker_sent_twice") { state.marker_written } else { state.marker_sent };
             let batch = match state.batches.front() {
                 Some(_) => state.batches.pop_front(),
-                None if state.marker_wanted && sent < state.flushed => {
+                None if state.marker_requested && sent < state.flushed => {
                     let first = state.next;
                     state.next += u64::from(self.planted("marker_takes_number"));
                     Some(Batch { first, ..Batch::default() })
@@ -638,12 +638,12 @@ impl Journal {
                 return;
             };
             let (from, marker) = (state.position, state.flushed);
-            state.marker_wanted = false;
+            state.marker_requested = false;
             state.marker_sent = marker;
             state.position = (position + bytes) % self.ring.bytes;
             state.used += skipped + bytes;
-            self.measure(state);
-            self.relieve();
+            self.update_pressure(state);
+            self.checkpoint_if_full();
             state.in_flight += 1;
             state.frames += 1;
             let serial = state.next_serial;
@@ -659,7 +659,7 @@ impl Journal {
     /// The next frame has no room before a checkpoint.
     fn ask_for_checkpoint(&self, state: &mut State) {
         if !std::mem::replace(&mut state.asked, true) {
-            self.want_checkpoint();
+            self.request_checkpoint();
         }
     }
 
@@ -678,12 +678,12 @@ impl Journal {
     fn start_write(&self, position: u64, buf: PageBuf) -> impl Future<Output = Result<()>> + Send + use<> {
         let segments = self.copies.map(position, buf.capacity() as u64);
         let buf = Arc::new(buf);
-        let keeper = self.keeper.lock().clone();
+        let owner = self.owner.lock().clone();
         let done = start(&*self.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() });
         async move {
-            match (done.await, keeper.as_ref().and_then(Weak::upgrade)) {
-                (Err(error), Some(keeper)) if error.is_no_room() => {
-                    keeper.write_when_there_is_room(error, segments, buf).await
+            match (done.await, owner.as_ref().and_then(Weak::upgrade)) {
+                (Err(error), Some(owner)) if error.is_no_room() => {
+                    owner.write_when_there_is_room(error, segments, buf).await
                 }
                 (outcome, _) => outcome.map(|_| ()).map_err(Error::from),
             }
@@ -702,7 +702,7 @@ impl Journal {
         state.in_flight -= 1;
         match outcome {
             Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops_group") => {
-                state.trouble.get_or_insert_with(|| error.to_string());
+                state.write_error.get_or_insert_with(|| error.to_string());
             }
             // The group ends while it waits for room: other places have none, either.
             Err(Error::Closed) => self.fail(state, Error::Closed),
@@ -713,20 +713,20 @@ impl Journal {
                 self.settle(state);
             }
         }
-        if state.in_flight == 0 && state.trouble.is_some() && state.failed.is_none() {
-            self.runtime.spawn("journal mending", Box::pin(self.clone().mend()));
+        if state.in_flight == 0 && state.write_error.is_some() && state.failed.is_none() {
+            self.runtime.spawn("journal mending", Box::pin(self.clone().rewrite_failed()));
         }
-        self.kick(state);
+        self.start_frames(state);
         self.wake_waiting(state);
     }
 
     /// J2: only what follows whole frames counts.
     fn settle(&self, state: &mut State) {
-        while let Some(span) = state.spans.get_mut(state.solid).filter(|span| span.written) {
+        while let Some(span) = state.spans.get_mut(state.written_prefix).filter(|span| span.written) {
             span.batch = Batch::default();
             state.written = state.written.max(span.first + u64::from(span.count));
             state.marker_written = state.marker_written.max(span.marker);
-            state.solid += 1;
+            state.written_prefix += 1;
         }
     }
 

@@ -38,9 +38,9 @@ impl Volume {
         is_news
     }
 
-    pub(super) fn want_filling(&self) {
+    pub(super) fn request_filling(&self) {
         if let Ok(group) = self.core.space_finder() {
-            group.want_filling(self.id);
+            group.request_filling(self.id);
         }
     }
 

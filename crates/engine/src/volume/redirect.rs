@@ -169,7 +169,7 @@ impl Volume {
             self.core.lacks_room(error, places);
         }
         let error = error.into();
-        self.core.journal.ends_for(&error).await.err().unwrap_or(error)
+        self.core.journal.stopped_by(&error).await.err().unwrap_or(error)
     }
 
     /// The buffer with whole blocks: the caller's buffer if the write covers them, otherwise a copy with the edges

@@ -44,7 +44,7 @@ impl Volume {
                         self.core.grow_ahead();
                     }
                     if plan.wants_fill {
-                        self.want_filling();
+                        self.request_filling();
                     }
                     match self.carry_out(offset, len, buf.clone(), plan).await {
                         Err(Error::NoRoom(error)) => self.no_room(error, &mut tries).await?,
@@ -94,7 +94,7 @@ impl Volume {
                 Ok(())
             }
             Plan::Admit => {
-                self.core.want_checkpoint();
+                self.core.request_checkpoint();
                 self.core.journal.admit().await?;
                 self.core.dirty_room().await
             }

@@ -21,22 +21,23 @@ impl Journal {
     }
 
     /// From now on no frame is begun to the copy at this VG block. The frames before it are in flight until
-    /// [`frames_are_done`](Self::frames_are_done) returns for the number that this returns (JC4). Before that a superblock must be
+    /// [`wait_for_frames`](Self::wait_for_frames) returns for the number that this returns (JC4). Before that a superblock must be
     /// durable that does not call the copy whole.
-    pub fn give_up_copy(&self, start: u64) -> u64 {
+    pub fn drop_copy(&self, start: u64) -> u64 {
         let state = self.state.lock();
-        self.copies.give_up(start);
+        self.copies.drop_copy(start);
         state.next_serial
     }
 
     /// Waits for the frames before this one. The caller must not hold checkpoints: a frame that fails needs a superblock.
-    pub async fn frames_are_done(self: &Arc<Self>, next: u64) -> Result<()> {
+    pub async fn wait_for_frames(self: &Arc<Self>, next: u64) -> Result<()> {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if let Some(error) = failure(&state) {
                 return Poll::Ready(Err(error));
             }
-            let is_under_way = state.spans.iter().skip(state.solid).any(|span| span.serial < next && !span.written);
+            let is_under_way =
+                state.spans.iter().skip(state.written_prefix).any(|span| span.serial < next && !span.written);
             if !is_under_way || planted::is("copy_not_waited_for") {
                 return Poll::Ready(Ok(()));
             }
@@ -47,7 +48,7 @@ impl Journal {
     }
 
     /// The copies lie there from now on, and hold zeros. Nothing is in flight, and nothing follows in this life of the journal.
-    pub fn place_copies(&self, starts: &[u64]) {
-        self.copies.place(starts);
+    pub fn replace_copies(&self, starts: &[u64]) {
+        self.copies.replace(starts);
     }
 }

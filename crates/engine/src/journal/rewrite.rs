@@ -12,7 +12,7 @@
 //! frame behind one that is still on its way ([`Journal::capture`]), for that one may have to move, and those behind it with it; and
 //! from the place where one was to be, the same search leads to where it is.
 
-use super::places::{BadPlaces, MOST_RUNS};
+use super::bad_runs::{BadRuns, MAX_BAD_RUNS};
 use super::{Batch, FRAME_TARGET, Journal, State, failure};
 use crate::disk::{DiskError, PageBuf};
 use crate::error::{Error, Result};
@@ -21,16 +21,16 @@ use crate::units::BLOCK_SIZE;
 use std::sync::Arc;
 
 impl Journal {
-    pub(super) async fn mend(self: Arc<Self>) {
-        match self.try_to_mend().await {
+    pub(super) async fn rewrite_failed(self: Arc<Self>) {
+        match self.try_rewrite().await {
             Ok(()) => {}
             Err(Error::Closed) => self.stop(Error::Closed),
             Err(error) => self.stop_after(error, "a record could not be written"),
         }
     }
 
-    async fn try_to_mend(self: &Arc<Self>) -> Result<()> {
-        let bad = self.write_again().await?;
+    async fn try_rewrite(self: &Arc<Self>) -> Result<()> {
+        let bad = self.rewrite_in_place().await?;
         let moved = {
             let mut state = self.state.lock();
             self.settle(&mut state);
@@ -38,27 +38,27 @@ impl Journal {
         };
         if moved {
             if !self.planted("bad_ring_not_recorded") {
-                self.make_known(&bad).await?;
+                self.publish_bad_runs(&bad).await?;
             }
             let mut state = self.state.lock();
             state.bad = bad;
-            self.take_back(&mut state);
+            self.requeue(&mut state);
         }
         let mut state = self.state.lock();
         if let Some(error) = failure(&state) {
             return Err(error);
         }
-        state.trouble = None;
-        self.kick(&mut state);
+        state.write_error = None;
+        self.start_frames(&mut state);
         self.wake_waiting(&mut state);
         Ok(())
     }
 
     /// Writes the frames that failed once more, where they are. The bad places of the ring as they are known by then.
-    async fn write_again(&self) -> Result<BadPlaces> {
+    async fn rewrite_in_place(&self) -> Result<BadRuns> {
         let (mut bad, failed) = {
             let state = self.state.lock();
-            let failed = state.spans.iter().skip(state.solid).filter(|span| !span.written);
+            let failed = state.spans.iter().skip(state.written_prefix).filter(|span| !span.written);
             (state.bad.clone(), failed.map(|span| (span.serial, span.position, self.encode(span))).collect::<Vec<_>>())
         };
         for (serial, position, frame) in failed {
@@ -70,7 +70,7 @@ impl Journal {
                     Ok(()) => {}
                     Err(Error::Disk(error)) => {
                         bad.add(at / BLOCK_SIZE);
-                        self.can_spare(&bad, error)?;
+                        self.check_room(&bad, error)?;
                         is_whole = false;
                     }
                     Err(error) => return Err(error),
@@ -84,38 +84,38 @@ impl Journal {
     }
 
     /// Whether the superblock has room for these bad places, and the ring for frames beside them.
-    fn can_spare(&self, bad: &BadPlaces, error: DiskError) -> Result<()> {
+    fn check_room(&self, bad: &BadRuns, error: DiskError) -> Result<()> {
         let longest = frame_bytes(FRAME_TARGET + self.longest_record()) as u64;
         let is_known_to_all =
-            bad.runs().len() <= MOST_RUNS && bad.runs().iter().all(|run| u32::try_from(run.end).is_ok());
+            bad.runs().len() <= MAX_BAD_RUNS && bad.runs().iter().all(|run| u32::try_from(run.end).is_ok());
         match is_known_to_all && bad.leaves_room(longest, self.ring.bytes) {
             true => Ok(()),
             false => Err(error.into()),
         }
     }
 
-    async fn make_known(&self, bad: &BadPlaces) -> Result<()> {
-        let keeper = self.keeper().ok_or(Error::Closed)?;
+    async fn publish_bad_runs(&self, bad: &BadRuns) -> Result<()> {
+        let owner = self.owner().ok_or(Error::Closed)?;
         // A disk that takes nothing has no bad places: it has failed.
         if !self.planted("failed_disk_is_bad_block") {
-            keeper.clone().try_disks().await?;
+            owner.clone().probe_disks().await?;
         }
-        keeper.keep(bad.clone()).await
+        owner.record_bad_runs(bad.clone()).await
     }
 
     /// Takes back the first frame that is not on the disk, and all behind it. They are as they were, but for where they go.
-    fn take_back(&self, state: &mut State) {
+    fn requeue(&self, state: &mut State) {
         if self.planted("bad_ring_later_frames_stay") {
-            let span = state.spans.remove(state.solid).expect("it is not on the disk");
+            let span = state.spans.remove(state.written_prefix).expect("it is not on the disk");
             state.batches.push_front(Batch { is_sealed: true, ..span.batch });
             return;
         }
-        while state.spans.len() > state.solid {
+        while state.spans.len() > state.written_prefix {
             let span = state.spans.pop_back().expect("there are more");
             state.position = span.from;
             state.used -= span.bytes;
             state.batches.push_front(Batch { is_sealed: true, ..span.batch });
         }
-        self.measure(state);
+        self.update_pressure(state);
     }
 }

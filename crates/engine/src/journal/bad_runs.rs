@@ -1,21 +1,21 @@
 //! Places of the ring that take no write, and where a frame goes beside them.
 //!
-//! * For J7 a frame lies on no bad place of the newest superblock, and begins at the first of the [`starts`](BadPlaces::starts) that has
+//! * For J7 a frame lies on no bad place of the newest superblock, and begins at the first of the [`starts`](BadRuns::starts) that has
 //!   room for it. Writer and reader ask the same function.
 
 use crate::units::BLOCK_SIZE;
 use std::ops::Range;
 
 /// Runs of bad blocks that a superblock has room for.
-pub const MOST_RUNS: usize = 16;
+pub const MAX_BAD_RUNS: usize = 16;
 
 /// Blocks of the ring that take no write: runs in rising order, none of which touches the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BadPlaces {
+pub struct BadRuns {
     runs: Vec<Range<u64>>,
 }
 
-impl BadPlaces {
+impl BadRuns {
     /// None: these are no such runs, or not within a ring of so many blocks.
     pub fn from_runs(runs: Vec<Range<u64>>, ring_blocks: u64) -> Option<Self> {
         let mut free_from = 0;
@@ -26,7 +26,7 @@ impl BadPlaces {
             }
             free_from = run.end;
         }
-        Some(BadPlaces { runs })
+        Some(BadRuns { runs })
     }
 
     pub fn runs(&self) -> &[Range<u64>] {
@@ -101,8 +101,8 @@ pub fn distance(from: u64, to: u64, ring: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn bad(blocks: &[u64]) -> BadPlaces {
-        let mut bad = BadPlaces::default();
+    fn bad(blocks: &[u64]) -> BadRuns {
+        let mut bad = BadRuns::default();
         blocks.iter().for_each(|block| bad.add(*block));
         bad
     }
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_runs_in_order_and_apart_are_read() {
-        let read = |runs: &[Range<u64>]| BadPlaces::from_runs(runs.to_vec(), 10).is_some();
+        let read = |runs: &[Range<u64>]| BadRuns::from_runs(runs.to_vec(), 10).is_some();
         assert!(read(&[]) && read(&[0..1, 2..10]));
         assert!(!read(&[0..1, 1..2]) && !read(&[3..4, 1..2]) && !read(&[4..4]) && !read(&[8..11]));
     }
