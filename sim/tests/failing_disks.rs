@@ -144,7 +144,7 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     for policy in POLICIES {
         let cut = moment.power_cut(policy, &mut Rng::new(seed));
         let back = open(rest.with_pv_of(pv, &cut), &setup, None, Shared::default());
-        back.world.run(back.client.group.take_back(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        back.world.run(back.client.group.restore_missing(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let unproven = back.client.group.unproven_blocks();
         // What was flushed is there, and what nobody can prove is an error (MB7).
         let judged = back.world.run(judge_each(&back.client, &oracle, Since::PowerLoss, |_| true));

@@ -480,7 +480,7 @@ fn judge_without_one(image: &Image) {
         assert_eq!(found, "  0+8 11\n  8+4 13\n  12+20 11\n");
         let lost = volume("lost").read(0, 4096, PageBuf::zeroed(4096)).await;
         assert!(matches!(lost, Err(Error::Disk(_))), "{lost:?}");
-        group.take_back(PvIndex(2)).await.unwrap();
+        group.restore_missing(PvIndex(2)).await.unwrap();
         found.clear();
         contents(&volume("lost"), 256, &mut found).await;
         assert_eq!(found, "  0+32 12\n");

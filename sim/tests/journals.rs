@@ -211,7 +211,7 @@ fn a_disk_comes_back_and_the_other_one_goes() {
         let client = Client::new(opened.world.handle(), opened.group.clone().unwrap(), oracle.clone());
         opened.world.run(async {
             client.write(made.vols[1], 0, 8, &[]).await.ok();
-            client.group.take_back(pv).await.unwrap();
+            client.group.restore_missing(pv).await.unwrap();
             assert_eq!(client.group.journal_copies(), (2, 2));
             client.snapshot(&made.vols[..1], SnapshotKind::default()).await.unwrap();
             client.write(made.vols[0], 0, 30 * BLOCK, &[]).await.unwrap();

@@ -202,7 +202,7 @@ fn every_subset() {
         let client = opened.client(&oracle);
         opened.world.run(async {
             for pv in (0..PVS).filter(|pv| lost >> pv & 1 == 1) {
-                client.group.take_back(PvIndex(pv)).await.unwrap();
+                client.group.restore_missing(PvIndex(pv)).await.unwrap();
             }
             assert_eq!(client.group.out().0, 0);
             for vol in homes.keys() {
@@ -292,7 +292,7 @@ fn other_states() {
         let opened = open(image.clone(), false);
         match opened.group.clone() {
             Ok(group) => {
-                let refused = opened.world.run(group.take_back(pv));
+                let refused = opened.world.run(group.restore_missing(pv));
                 assert!(matches!(refused, Err(Error::Invalid(_))), "{what}: {refused:?}");
                 assert_eq!(group.out().0, 4, "{what}");
                 assert_eq!(opened.disks.counts_of(pv).writes, 0, "{what}: it was written to");
@@ -317,7 +317,7 @@ fn with_taken_back(oracle: &Shared, now: &Image, left: &Image) -> Image {
     let opened = open(now.with_pv_of(PvIndex(2), left), false);
     let client = opened.client(&copy(oracle));
     opened.world.run(async {
-        client.group.take_back(PvIndex(2)).await.unwrap();
+        client.group.restore_missing(PvIndex(2)).await.unwrap();
         client.group.close().await.unwrap();
     });
     opened.end()
@@ -376,7 +376,7 @@ fn cuts_and_losses_together() {
                         at_first.judge(whole, 0, &found, Since::PowerLoss).unwrap();
                     }
                     if group.out().0 == 4 {
-                        opened.world.run(group.take_back(PvIndex(2))).unwrap();
+                        opened.world.run(group.restore_missing(PvIndex(2))).unwrap();
                     }
                     let check = opened.world.run(group.check_open()).unwrap();
                     assert!(check.findings.is_empty(), "event {}: {:?}", moment.event, check.findings.first());
@@ -408,7 +408,7 @@ fn a_return_can_be_cut() {
     let opened = open(now.with_pv_of(PvIndex(2), &image), false);
     opened.disks.keep_moments();
     let group = opened.group.clone().unwrap();
-    opened.world.run(group.take_back(PvIndex(2))).unwrap();
+    opened.world.run(group.restore_missing(PvIndex(2))).unwrap();
     let (mut out, mut back) = (0, 0);
     for moment in opened.disks.take_moments().into_iter().step_by(one_in(1) as usize) {
         for turn in 0..2 {
@@ -420,7 +420,7 @@ fn a_return_can_be_cut() {
                 0 => back += 1,
                 _ => {
                     out += 1;
-                    let taken = again.world.run(group.take_back(PvIndex(2)));
+                    let taken = again.world.run(group.restore_missing(PvIndex(2)));
                     taken.unwrap_or_else(|e| panic!("event {}, {policy:?}: {e}", moment.event));
                 }
             }
@@ -474,7 +474,7 @@ fn what_was_flushed_comes_back() {
         opened.world.run(client.close()).unwrap();
         let opened = open(with_back(&opened.end(), 1 << lost, &image), false);
         let client = opened.client(&oracle);
-        opened.world.run(client.group.take_back(PvIndex(lost))).unwrap();
+        opened.world.run(client.group.restore_missing(PvIndex(lost))).unwrap();
         assert_eq!(client.group.unproven_blocks(), 0, "all of it is on the disk");
         for vol in PLAIN {
             assert_eq!(opened.world.run(read_each(&client, vol)), 0, "volume {vol}");
@@ -519,7 +519,7 @@ fn what_never_got_there_stays_an_error() {
     opened.world.run(group.close()).unwrap();
     let opened = open(with_back(&opened.end(), 4, &behind), false);
     let client = opened.client(&oracle);
-    opened.world.run(client.group.take_back(pv)).unwrap();
+    opened.world.run(client.group.restore_missing(pv)).unwrap();
     let left = client.group.unproven_blocks();
     assert!(0 < left && left < unproven, "{left} of {unproven}: some of it is there, some is not");
     let checked = opened.world.run(client.group.check_open()).unwrap();

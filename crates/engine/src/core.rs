@@ -7,12 +7,12 @@
 mod growth;
 mod nodes;
 mod ownership;
-mod pace;
+mod throttle;
 
 pub use growth::ROOM_PAUSE;
-pub use nodes::{Absent, READS_TOGETHER, is_lost};
+pub use nodes::{READS_TOGETHER, Unavailable, is_missing};
 pub use ownership::{MergeCursor, Ownership, TreeOwner};
-pub use pace::Pace;
+pub use throttle::Throttle;
 
 use crate::dead_blocks::PointEpochs;
 use crate::discards::DiscardQueue;

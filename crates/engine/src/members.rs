@@ -70,7 +70,7 @@ impl Members {
     }
 
     /// It counts again.
-    pub fn take_back(&self, pv: PvIndex) {
+    pub fn restore_missing(&self, pv: PvIndex) {
         self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
     }
 

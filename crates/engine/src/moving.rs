@@ -228,7 +228,7 @@ impl Moving {
     }
 
     /// Waits until no request is in flight at the old place of the run (PM5).
-    pub async fn quiet(&self) {
+    pub async fn drain(&self) {
         loop {
             let turn = self.changed.turn();
             let is_quiet = {
@@ -261,7 +261,7 @@ impl Moving {
 
     /// Abandons the run. Returns when no request is in flight at its new place (PM5). False: it is too late, and both
     /// places count until the group is opened again (PM8).
-    pub async fn give_up(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
+    pub async fn abort_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
         self.stop_copying(disks);
         loop {
             let turn = self.changed.turn();

@@ -170,7 +170,7 @@ fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     let write = whole.write(0, 512);
     whole.held.carry_out(fails_there);
     assert_eq!(whole.outcome(write).map(drop), Err(error), "either place may count now");
-    let quiet = pin!(whole.moving.quiet());
+    let quiet = pin!(whole.moving.drain());
     assert!(quiet.poll(&mut Context::from_waker(Waker::noop())).is_ready());
     whole.moving.end();
     assert!(whole.moving.is_active(), "either place may count until blocks are found by one of them");
@@ -190,17 +190,17 @@ fn a_copy_is_late() {
     };
     assert_eq!(made.held.carry_out(|_| Ok(None)), [1]);
     let mut cx = Context::from_waker(Waker::noop());
-    let mut given_up = pin!(made.moving.give_up(&made.disks));
-    assert!(given_up.as_mut().poll(&mut cx).is_pending(), "it is on its way to the new place");
+    let mut aborted = pin!(made.moving.abort_run(&made.disks));
+    assert!(aborted.as_mut().poll(&mut cx).is_pending(), "it is on its way to the new place");
     assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
     assert_eq!(made.outcome(write).map(drop), Ok(()));
     let again = made.write(0, 512);
     assert_eq!(made.held.carry_out(|_| Ok(None)), [1], "only where it lies");
     assert_eq!(made.outcome(again).map(drop), Ok(()));
-    assert!(given_up.as_mut().poll(&mut cx).is_pending());
+    assert!(aborted.as_mut().poll(&mut cx).is_pending());
     copy.1.complete(Ok(None));
     assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
-    assert_eq!(given_up.as_mut().poll(&mut cx), std::task::Poll::Ready(true));
+    assert_eq!(aborted.as_mut().poll(&mut cx), std::task::Poll::Ready(true));
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn a_table_fails() {
     made.moving.copied(&made.disks);
     assert_eq!(made.moving.commit(), Ok(true));
     let writes = [made.write(0, 512), made.write(0, 512)];
-    let given_up = pin!(made.moving.give_up(&made.disks));
-    assert_eq!(given_up.poll(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(false));
+    let aborted = pin!(made.moving.abort_run(&made.disks));
+    assert_eq!(aborted.poll(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(false));
     made.moving.end();
     assert_eq!([(); 2].map(|()| made.held.carry_out(|_| Ok(None))), [[0, 1], [0, 1]]);
     writes.into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));

@@ -220,7 +220,7 @@ impl History {
             self.are_out(&group, &[pv])?;
             let event = opened.disks.events() + rng.range(1, 60);
             let at = rng.one_in(2).then_some(event);
-            let taken = Self::until(&opened.world, &opened.disks, at, group.take_back(pv))?;
+            let taken = Self::until(&opened.world, &opened.disks, at, group.restore_missing(pv))?;
             if let Some(taken) = taken {
                 taken.map_err(|error| format!("a disk is not taken back as it left: {error}"))?;
                 self.are_out(&group, &[])?;

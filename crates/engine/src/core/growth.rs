@@ -74,7 +74,7 @@ impl Core {
             runs.iter().for_each(|run| space.free_later(*run));
             drop(space);
             if error.is_no_room() {
-                self.lacks_room(error, self.in_parts(&runs).into_iter().flatten().collect());
+                self.note_no_room(error, self.in_parts(&runs).into_iter().flatten().collect());
             }
             return false;
         }

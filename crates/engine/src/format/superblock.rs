@@ -285,7 +285,7 @@ impl GroupRoot {
     }
 
     /// A physical volume returns. With the last one the lineage ends.
-    pub fn take_back(&mut self, pv: u16) {
+    pub fn restore_missing(&mut self, pv: u16) {
         self.left.remove(&pv);
         self.settle_left();
     }

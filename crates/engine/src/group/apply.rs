@@ -29,7 +29,7 @@ impl Group {
             })
             .collect();
         if self.core.planted("discarded_before_replay") {
-            self.give_free_space_to_areas().await?;
+            self.discard_to_back_areas().await?;
         }
         let placement = self.core.placement();
         let window = self.batch_records();
@@ -61,7 +61,7 @@ impl Group {
         }
         // Blocks that are not free by now wait for recovery's own checkpoint.
         self.core.space.lock().abort_commit();
-        self.give_free_space_to_areas().await?;
+        self.discard_to_back_areas().await?;
         for (at, (seq, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 self.prefetch_maps(&applied[at..applied.len().min(at + window)]).await;
@@ -192,7 +192,7 @@ impl Group {
         let reserves: Vec<_> =
             reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: usage.held(id) })).collect();
         let mut space = self.core.space.lock();
-        space.reserve_anew(shortfall);
+        space.reset_reserved(shortfall);
         for (id, reserve) in reserves {
             space.set_reserve(id, Some(reserve));
         }

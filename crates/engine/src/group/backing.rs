@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// A write to these ranges met no room (U2): from now on the group checks for room there (U4).
-    pub fn lacks_room(&self, error: DiskError, segments: Segments) {
+    pub fn note_no_room(&self, error: DiskError, segments: Segments) {
         self.backing.state.lock().short = Some((error, segments));
         self.backing.is_short.store(true, Ordering::Release);
         self.look_for_room();
@@ -118,7 +118,7 @@ impl Core {
             }
         };
         may_wait()?;
-        self.lacks_room(error, segments.clone());
+        self.note_no_room(error, segments.clone());
         self.runtime.sleep(LOOK).await;
         may_wait()
     }
@@ -127,7 +127,7 @@ impl Core {
         if self.space_finder().is_err() {
             return;
         }
-        if std::mem::replace(&mut self.backing.state.lock().is_looking, true) {
+        if std::mem::replace(&mut self.backing.state.lock().is_polling, true) {
             return;
         }
         let core = self.this.clone();
@@ -156,7 +156,7 @@ impl Core {
                 self.request_checkpoint();
             }
             // A filesystem that does not write in place can have allocated room and still none for a write.
-            if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {
+            if back(&*self.disks, segments).await.is_ok() && self.backing.no_room_error().is_none() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
                 if !self.planted("room_not_announced") {
@@ -171,8 +171,8 @@ impl Core {
             self.backing.state.lock().unbacked = None;
         }
         let mut state = self.backing.state.lock();
-        state.is_looking = state.short.is_some() || state.unbacked.is_some();
-        state.is_looking
+        state.is_polling = state.short.is_some() || state.unbacked.is_some();
+        state.is_polling
     }
 }
 
@@ -200,7 +200,7 @@ impl Group {
 
     /// U5. Call it when the journal's blocks are taken and nothing was written yet. If there is too little to discard,
     /// the opening continues: it may need no new block, and otherwise reports that there is no room.
-    pub(super) async fn give_free_space_to_areas(&self) -> Result<()> {
+    pub(super) async fn discard_to_back_areas(&self) -> Result<()> {
         let core = &self.core;
         let is_unbacked = || core.backing.state.lock().unbacked.is_some();
         let tree = core.space.lock().free_tree();
@@ -237,7 +237,7 @@ impl Group {
     /// # Errors
     /// As above.
     pub fn has_room_for_records(&self) -> Result<()> {
-        self.core.backing.stands().map_or(Ok(()), |error| Err(Error::NoRoom(error)))
+        self.core.backing.no_room_error().map_or(Ok(()), |error| Err(Error::NoRoom(error)))
     }
 
     /// What is missing, for the administrator.
@@ -250,7 +250,7 @@ impl Group {
     }
 
     /// U3: discards the blocks that the last checkpoint freed, if room is short there.
-    pub(super) async fn give_back_room(&self) {
+    pub(super) async fn release_room(&self) {
         if !self.core.backing.is_short() {
             return;
         }

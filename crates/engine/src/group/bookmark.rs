@@ -18,7 +18,7 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::point::HeadSeen;
+use super::point::HeadState;
 use crate::error::{Error, Result};
 use crate::model::{Attributes, BOOKMARK, NewSnapshot, TreeKind, VolumeInfo, VolumeState, is_bookmark};
 use crate::planted;
@@ -91,7 +91,7 @@ impl Group {
                 if state.closed || state.invalid() {
                     return Err(Error::InvalidSnapshot);
                 }
-                (HeadSeen::of(&state.meta, &state.head), state.meta.origin, state.meta.uuid)
+                (HeadState::of(&state.meta, &state.head), state.meta.origin, state.meta.uuid)
             };
             let origin = origin.and_then(|id| catalog.volumes.get(&id)).map(|origin| origin.state.lock().meta.uuid);
             let point = catalog.identity(head).ok_or(Error::Moved)?;

@@ -8,10 +8,10 @@
 
 use super::backing::label_area;
 use super::catalog::Catalog;
-use super::checkpoint_lock::NoCheckpoint;
+use super::checkpoint_lock::CheckpointHold;
 use super::label::write_superblock;
 use super::{Durable, Group, Root};
-use crate::core::{Pace, count};
+use crate::core::{Throttle, count};
 use crate::disk::{Completion, DiskError, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
@@ -123,11 +123,11 @@ impl Group {
     }
 
     /// Waits for the running checkpoint and keeps the next one out.
-    pub(super) async fn hold_checkpoints(&self) -> NoCheckpoint<'_> {
+    pub(super) async fn hold_checkpoints(&self) -> CheckpointHold<'_> {
         loop {
             let ticket = self.checkpoints.ticket();
             if self.checkpoints.enter(ticket).await {
-                return NoCheckpoint(&self.checkpoints);
+                return CheckpointHold(&self.checkpoints);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Group {
         self.make_stream_room().await?;
         let captured = self.capture()?;
         if self.core.planted("room_released_early") {
-            self.give_back_room().await;
+            self.release_room().await;
         }
         if self.core.planted("discards_early") {
             let freed = self.core.space.lock().committing().to_vec();
@@ -173,7 +173,7 @@ impl Group {
         };
         match self.readers_are_done().await {
             true => {
-                self.give_back_room().await;
+                self.release_room().await;
                 self.commit_freed().await?;
                 self.discard_freed(&freed);
             }
@@ -182,7 +182,7 @@ impl Group {
         if self.orphaned(&self.catalog.read()).is_some() {
             self.request_reclaim();
         }
-        self.end_standstill();
+        self.resume_removal();
         self.core.space_event.notify();
         Ok(())
     }
@@ -194,10 +194,10 @@ impl Group {
         if self.core.planted("readers_not_waited_for") {
             return true;
         }
-        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.next_request())).collect();
         let mut done = pin!(async {
             for (volume, begun) in &volumes {
-                volume.readers_done(*begun).await;
+                volume.wait_for_readers(*begun).await;
             }
         });
         let mut limit = self.core.runtime.sleep(LONGEST_READ);
@@ -239,7 +239,7 @@ impl Group {
     /// Makes runs that are being committed usable, and leaves this many metadata blocks. Returns whether there were
     /// any, and whether none are left.
     async fn commit_some(&self, keep: impl Fn() -> u64) -> Result<(bool, bool)> {
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         let mut dirtied = 0;
         for step in 0u64.. {
             if self.is_dirty_enough(dirtied) && step > 0 {
@@ -260,7 +260,7 @@ impl Group {
             dirtied += self.core.cache.dirty_bytes().saturating_sub(before);
             match outcome {
                 Ok(true) => return Ok((true, true)),
-                Ok(false) => self.core.pace(&mut pace).await,
+                Ok(false) => self.core.throttle(&mut throttle).await,
                 Err(Error::NoSpace { .. }) => return Ok((step > 0, false)),
                 Err(error) => return Err(error),
             }
@@ -447,7 +447,7 @@ impl Group {
         blocks.sort_by_key(|(place, _)| *place);
         core.counters.nodes_written.fetch_add(nodes.len() as u64, Ordering::Relaxed);
         let mut under_way = std::collections::VecDeque::new();
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         let mut rest = &blocks[..];
         while !rest.is_empty() {
             let run = self.contiguous(rest);
@@ -474,7 +474,7 @@ impl Group {
             if under_way.len() >= BATCHES_IN_FLIGHT {
                 self.settle_batch(under_way.pop_front().expect("it has several")).await?;
             }
-            core.pace(&mut pace).await;
+            core.throttle(&mut throttle).await;
         }
         for batch in under_way {
             self.settle_batch(batch).await?;
@@ -535,7 +535,7 @@ impl Group {
                 outcomes.push(self.core.write_blocks(VgBlock(copy.0 + i), page.clone()).await);
             }
             // A copy on a physical volume that is out is rewritten when that returns (MB5).
-            if let Some(n) = (0..2).find(|n| self.core.is_lost(batch.copies[*n].0 + i)) {
+            if let Some(n) = (0..2).find(|n| self.core.is_missing(batch.copies[*n].0 + i)) {
                 outcomes.swap_remove(1 - n)?;
                 continue;
             }

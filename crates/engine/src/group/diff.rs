@@ -31,7 +31,7 @@
 use super::Group;
 use super::bookmark::epoch_of;
 use super::catalog::Catalog;
-use super::ops::Trouble;
+use super::ops::ChangeError;
 use crate::core::READS_TOGETHER;
 use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
@@ -180,24 +180,24 @@ impl Group {
         at: u64,
         ranges: &mut Vec<Changed>,
     ) -> Result<Option<u64>> {
-        let mut in_vain = None;
+        let mut failed_node = None;
         loop {
             if self.core.closed.load(std::sync::atomic::Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             match self.look_at_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
                 Ok(next) => return Ok(next),
-                Err(Trouble::Fatal(error) | Trouble::Map(MapError::Corrupt(error))) => return Err(error),
-                Err(Trouble::Map(MapError::Missing(node, level))) => {
+                Err(ChangeError::Fatal(error) | ChangeError::Map(MapError::Corrupt(error))) => return Err(error),
+                Err(ChangeError::Map(MapError::Missing(node, level))) => {
                     if planted::is("diff_passes_unread") {
                         return Ok(Some(at + 64).filter(|next| *next < compared.new.blocks));
                     }
                     self.read_ahead(compared, walks, level, at).await?;
                     if self.core.cache.get(node).is_none() {
-                        self.core.load_again(node, level, &mut in_vain).await?;
+                        self.core.load_or_retry(node, level, &mut failed_node).await?;
                     }
                 }
-                Err(Trouble::Map(MapError::Again | MapError::NoSpace)) => yield_now().await,
+                Err(ChangeError::Map(MapError::Again | MapError::NoSpace)) => yield_now().await,
             }
         }
     }
@@ -397,7 +397,7 @@ impl Group {
         &self,
         compared: &Compared,
         look: impl FnOnce(&Trees) -> std::result::Result<T, MapError>,
-    ) -> std::result::Result<T, Trouble> {
+    ) -> std::result::Result<T, ChangeError> {
         let catalog = self.catalog.read();
         let new = volume_of(&catalog, &compared.new)?;
         let old = match &compared.old {
@@ -460,7 +460,7 @@ impl Group {
         });
         match wanted {
             Ok(wanted) if wanted.len() > 1 => drop(self.core.load_together(&wanted).await),
-            Err(Trouble::Fatal(error)) => return Err(error),
+            Err(ChangeError::Fatal(error)) => return Err(error),
             _ => {}
         }
         Ok(())

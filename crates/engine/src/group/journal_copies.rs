@@ -40,7 +40,7 @@ impl Group {
     /// its extents. False: none has, or it is kept twice.
     pub async fn add_second_journal(self: &Arc<Self>, most: u64) -> Result<bool> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let root = self.root.lock().group.clone();

@@ -33,7 +33,7 @@ impl Group {
         self.may_change()?;
         self.is_still()?;
         if !self.out().has(usize::from(pv.0)) {
-            self.core.all_there()?;
+            self.core.require_all_pvs()?;
         }
         let root = self.root.lock().group.clone();
         let ranges = self.ranges_of(pv)?;
@@ -84,7 +84,7 @@ impl Group {
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
         self.may_change()?;
         self.is_still()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
@@ -126,7 +126,7 @@ impl Group {
             }
             drop(space);
             catalog.attributes.forget_pv(index);
-            self.place_anew(&catalog, &placement);
+            self.apply_placement(&catalog, &placement);
             Ok(true)
         })
         .await?;

@@ -24,7 +24,7 @@ pub const WHILE_MISSING: &str = "it cannot be done while physical volumes are mi
 
 impl Core {
     /// Nothing new is begun while a physical volume is out (MB3).
-    pub fn all_there(&self) -> Result<()> {
+    pub fn require_all_pvs(&self) -> Result<()> {
         match self.members.out().is_empty() {
             true => Ok(()),
             false => Err(Error::MissingPv(WHILE_MISSING.into())),
@@ -82,7 +82,7 @@ impl Group {
 
     /// Takes back a physical volume that was out, whose disk is in the set again (MB5). [`Error::Invalid`]: it is not out, or this
     /// is not it as it left; nothing was written then.
-    pub async fn take_back(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    pub async fn restore_missing(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
         self.is_it(pv).await?;
         self.compare_unproven(pv).await?;
@@ -99,7 +99,7 @@ impl Group {
             write_superblock_in(&*disks, pv, &own, copy).await?;
             start(&*disks, DiskOp::Flush).await?;
         }
-        self.repeat_superblocks_held(|root| root.take_back(pv.0)).await?;
+        self.repeat_superblocks_held(|root| root.restore_missing(pv.0)).await?;
         // It gets the next one before there is another (B2), and before anything else is written there.
         let told = async {
             write_superblock(&*disks, pv, &self.newest_superblock(pv)).await?;
@@ -110,7 +110,7 @@ impl Group {
             self.core.journal.poison(&format!("a superblock could not be written: {error}"));
             return Err(error);
         }
-        self.core.members.take_back(pv);
+        self.core.members.restore_missing(pv);
         drop(hold);
         self.take_space_again(pv).await?;
         self.join_stale_copies().await

@@ -106,7 +106,7 @@ pub struct Group {
     /// For nodes that removal cannot read now.
     retry: Mutex<retry::Retry>,
     /// Removal has no room for the next checkpoint.
-    stands_still: AtomicBool,
+    removal_stopped: AtomicBool,
     /// A write waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
     /// Volumes that may be fragmented, volumes with windows that may be, and whether there are any.
@@ -147,7 +147,7 @@ impl Group {
     }
 
     pub(crate) fn request_reclaim(&self) {
-        self.stands_still.store(false, Ordering::Release);
+        self.removal_stopped.store(false, Ordering::Release);
         self.reclaim_wanted.store(true, Ordering::Release);
         self.background.notify();
     }

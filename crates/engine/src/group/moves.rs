@@ -105,7 +105,7 @@ impl Group {
     /// Why not. It may be possible later.
     pub fn may_move(&self) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         match self.unproven_blocks() {
             0 => Ok(()),
             _ => Err(Error::Busy("blocks that nobody could compare after a disk was missing".into())),
@@ -231,7 +231,7 @@ impl Group {
             let _gate = self.core.gate.read();
             // Held meanwhile: somebody may change just that.
             let catalog = self.catalog.read();
-            self.moves.state.lock().barred = is_barred.then_some(pv);
+            self.moves.state.lock().unallocatable = is_barred.then_some(pv);
             let may = !is_barred && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
             self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
         };
@@ -340,7 +340,7 @@ impl Group {
                 match self.exchange(&moved, free).await {
                     Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
                     Err(error) => {
-                        self.give_up(free).await?;
+                        self.abort_run(free).await?;
                         let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
                         if !is_unread && error != fixed() {
                             return Err(error);
@@ -420,12 +420,12 @@ impl Group {
         {
             let _gate = core.gate.read();
             let catalog = self.catalog.read();
-            self.place_anew(&catalog, &new);
+            self.apply_placement(&catalog, &new);
             catalog.volumes.values().for_each(|volume| volume.forget_copies());
         }
         if !planted::is("old_place_reused") {
             self.all_done().await;
-            moving.quiet().await;
+            moving.drain().await;
         }
         moving.end_run(core.members.all());
         self.release(free);
@@ -456,7 +456,7 @@ impl Group {
 
     async fn copy_run(&self) -> Result<()> {
         let (core, moving) = (&self.core, &self.core.members.moving);
-        let mut pace = crate::core::Pace::default();
+        let mut throttle = crate::core::Throttle::default();
         let disks = core.members.all();
         while let Some(Window { from, to }) = moving.next_window(WINDOW).await? {
             self.may_go_on()?;
@@ -466,16 +466,16 @@ impl Group {
             let write = DiskOp::Write { segments: Segments::from_slice(&[to]), buf: Arc::new(buf) };
             start(&**disks, write).await?;
             moving.copied(disks);
-            core.pace(&mut pace).await;
+            core.throttle(&mut throttle).await;
         }
         Ok(())
     }
 
     /// Waits for all requests in flight, also those of a checkpoint.
     async fn all_done(&self) {
-        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.next_request())).collect();
         for (volume, begun) in &volumes {
-            volume.ops_done(*begun).await;
+            volume.wait_for_requests(*begun).await;
         }
         drop(self.hold_checkpoints().await);
     }
@@ -484,8 +484,8 @@ impl Group {
     ///
     /// # Errors
     /// The group has failed, and it is unknown where the run is (PM8).
-    async fn give_up(&self, free: Run) -> Result<()> {
-        if !self.core.members.moving.give_up(self.core.members.all()).await {
+    async fn abort_run(&self, free: Run) -> Result<()> {
+        if !self.core.members.moving.abort_run(self.core.members.all()).await {
             return self.core.journal.failed().and(Err(Error::Closed));
         }
         self.release(free);

@@ -91,7 +91,7 @@ impl Group {
             reclaim_wanted: AtomicBool::new(true),
             lost: Mutex::default(),
             retry: Mutex::default(),
-            stands_still: AtomicBool::new(false),
+            removal_stopped: AtomicBool::new(false),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
             to_fill: Mutex::default(),
@@ -181,13 +181,13 @@ impl Group {
         root.journal_id += 1;
         let pvs = Pvs::new(placement.runs(), &stream.pv_free);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
-        let bars_out = !planted::is("allocated_on_missing");
+        let is_out_unallocatable = !planted::is("allocated_on_missing");
         (0..root.pvs.len())
-            .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && bars_out)
+            .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && is_out_unallocatable)
             .for_each(|pv| space.make_unallocatable(pv));
         let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
-            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && bars_out {
+            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && is_out_unallocatable {
                 // MB3: no blocks are allocated on it.
                 to_free.extend(unused(arena));
             } else if !space.restore_arena(arena.start, arena.len, &arena.used) {

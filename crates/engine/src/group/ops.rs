@@ -24,20 +24,20 @@ const MAX_TAG: usize = 1024;
 const MAX_TAGS: usize = (256 + 1) << 10;
 
 /// Why a step under the gate could not be finished: read a node, find room, or fail.
-pub(super) enum Trouble {
+pub(super) enum ChangeError {
     Map(MapError),
     Fatal(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for ChangeError {
     fn from(error: Error) -> Self {
-        Trouble::Fatal(error)
+        ChangeError::Fatal(error)
     }
 }
 
-impl From<MapError> for Trouble {
+impl From<MapError> for ChangeError {
     fn from(error: MapError) -> Self {
-        Trouble::Map(error)
+        ChangeError::Map(error)
     }
 }
 
@@ -64,15 +64,15 @@ fn check_tags(tags: &[String]) -> Result<()> {
 
 impl Group {
     /// Repeats a step under the gate until it has its nodes and its room.
-    pub(super) async fn change<T>(&self, mut step: impl FnMut() -> std::result::Result<T, Trouble>) -> Result<T> {
+    pub(super) async fn change<T>(&self, mut step: impl FnMut() -> std::result::Result<T, ChangeError>) -> Result<T> {
         self.check_writable()?;
         let mut fatal = None;
         let outcome = self
             .core
             .with_nodes(|| match step() {
                 Ok(value) => Ok(Some(value)),
-                Err(Trouble::Map(error)) => Err(error),
-                Err(Trouble::Fatal(error)) => {
+                Err(ChangeError::Map(error)) => Err(error),
+                Err(ChangeError::Fatal(error)) => {
                     fatal = Some(error);
                     Ok(None)
                 }
@@ -140,7 +140,7 @@ impl Group {
         self.catalog.read().names.get(name).copied()
     }
 
-    pub(super) fn check_fits(&self, record: &Record) -> std::result::Result<(), Trouble> {
+    pub(super) fn check_fits(&self, record: &Record) -> std::result::Result<(), ChangeError> {
         if self.core.journal.fits(record) {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Group {
     /// [`Error::NoSpace`]: there would be too little room elsewhere for the reservations.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         let index = usize::from(pv.0);
         if index >= self.core.placement().pvs.len() {
             return Err(Error::NotFound(format!("physical volume {index}")));

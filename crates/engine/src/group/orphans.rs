@@ -20,7 +20,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::reclaim::Stepped;
-use crate::core::{Ownership, Pace, TreeOwner, count};
+use crate::core::{Ownership, Throttle, TreeOwner, count};
 use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::format::node::{CAPACITY, UNWRITTEN};
@@ -62,7 +62,7 @@ impl Group {
 
     /// Searches a point from one end to the other. Stops when removal, which frees more, has work.
     pub(super) async fn free_orphans(self: &Arc<Self>, point: TreeId) -> Result<Stepped> {
-        let (mut cursor, mut pace) = (0, Pace::default());
+        let (mut cursor, mut throttle) = (0, Throttle::default());
         loop {
             if self.core.closed.load(Ordering::Acquire) || self.catalog.read().next_removal().is_some() {
                 return Ok(Stepped::More);
@@ -81,7 +81,7 @@ impl Group {
                 Ok(None) | Err(Error::NoSpace { .. } | Error::Corrupt { .. } | Error::Disk(_)) => break,
                 Err(error) => return Err(error),
             }
-            self.core.pace(&mut pace).await;
+            self.core.throttle(&mut throttle).await;
         }
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();

@@ -23,7 +23,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
-use super::ops::{Trouble, check_name};
+use super::ops::{ChangeError, check_name};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
 use crate::model::{
@@ -71,21 +71,21 @@ pub fn point_seed(identity: Uuid, blocks: u64) -> Uuid {
 
 /// The fields of a head that show at which point it is.
 #[derive(Clone, Copy)]
-pub(super) struct HeadSeen {
+pub(super) struct HeadState {
     tree: Tree,
     parent: Option<TreeId>,
     blocks: u64,
 }
 
-impl HeadSeen {
-    pub(super) fn of(meta: &VolumeMeta, head: &TreeMeta) -> HeadSeen {
-        HeadSeen { tree: head.tree, parent: head.parent, blocks: meta.blocks }
+impl HeadState {
+    pub(super) fn of(meta: &VolumeMeta, head: &TreeMeta) -> HeadState {
+        HeadState { tree: head.tree, parent: head.parent, blocks: meta.blocks }
     }
 }
 
 impl Catalog {
     /// The points whose contents a head has, the nearest first (PT1).
-    fn points_at(&self, head: HeadSeen) -> impl Iterator<Item = &TreeMeta> + '_ {
+    fn points_at(&self, head: HeadState) -> impl Iterator<Item = &TreeMeta> + '_ {
         // On a damaged image parents may be a circle.
         let most = self.trees.len() + 1;
         let above = std::iter::successors(head.parent, |id| self.trees.get(id).and_then(|tree| tree.parent));
@@ -95,18 +95,18 @@ impl Catalog {
     }
 
     /// The epoch of the oldest point with the head's contents.
-    pub(super) fn oldest_point(&self, head: HeadSeen) -> Option<Epoch> {
+    pub(super) fn oldest_point(&self, head: HeadState) -> Option<Epoch> {
         self.points_at(head).last().map(|point| point.epoch)
     }
 
     /// The snapshot whose identifier names the contents of a head (PT2).
-    pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
+    pub(super) fn snapshot_of(&self, head: HeadState) -> Option<VolumeId> {
         self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
     }
 
     /// The epoch in which a snapshot was taken, if it still has its contents. An older snapshot may name these
     /// contents.
-    pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
+    pub(super) fn point_epoch(&self, id: VolumeId, head: HeadState) -> Option<Epoch> {
         self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
     }
 
@@ -116,14 +116,14 @@ impl Catalog {
         let held = snapshot.and_then(|snapshot| {
             let state = snapshot.state.lock();
             let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
-            is_held.then(|| HeadSeen::of(&state.meta, &state.head))
+            is_held.then(|| HeadState::of(&state.meta, &state.head))
         });
         held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.
-    pub(super) fn identity(&self, head: HeadSeen) -> Option<Uuid> {
-        let snapshot = self.volumes.get(&self.named_by(head)?)?;
+    pub(super) fn identity(&self, head: HeadState) -> Option<Uuid> {
+        let snapshot = self.volumes.get(&self.snapshot_of(head)?)?;
         let seed = snapshot.state.lock().meta.uuid;
         let blocks = if planted::is("identity_without_size") { 0 } else { head.blocks };
         Some(point_identity(seed, blocks))
@@ -149,7 +149,7 @@ impl Group {
             if state.closed || state.invalid() {
                 return Ok(None);
             }
-            HeadSeen::of(&state.meta, &state.head)
+            HeadState::of(&state.meta, &state.head)
         };
         Ok(catalog.identity(head))
     }
@@ -197,7 +197,7 @@ impl Group {
         self.change(|| self.publish_now(all)).await
     }
 
-    fn publish_now(&self, all: &[Publish]) -> std::result::Result<Seq, Trouble> {
+    fn publish_now(&self, all: &[Publish]) -> std::result::Result<Seq, ChangeError> {
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
         self.refuse_publish(&catalog, all)?;
@@ -269,7 +269,7 @@ impl Group {
         if state.invalid() {
             return Err(Error::InvalidSnapshot);
         }
-        let head = HeadSeen::of(&state.meta, &state.head);
+        let head = HeadState::of(&state.meta, &state.head);
         let is_there = catalog.points_at(head).any(|point| point.charged == Some(received));
         if is_there && head.blocks == blocks || planted::is("publish_over_writes") { Ok(()) } else { Err(Error::Moved) }
     }

@@ -28,7 +28,7 @@ impl Group {
     /// Adds the disk at the end of the disk set, which the caller extended before.
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         self.is_still()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
@@ -79,7 +79,7 @@ impl Group {
     /// disk is smaller, or no extent would be left. After an error the table has not changed.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         self.is_still()?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
@@ -134,7 +134,7 @@ impl Group {
                 outcome = space.cut_pv(context, usize::from(pv.0), &mut runs, placement.runs())?;
                 drop(space);
                 if outcome == Cut::Done {
-                    self.place_anew(&catalog, &placement);
+                    self.apply_placement(&catalog, &placement);
                 }
                 Ok(outcome == Cut::Done)
             })
@@ -159,7 +159,7 @@ impl Group {
         {
             let _gate = self.core.gate.read();
             let catalog = self.catalog.read();
-            self.place_anew(&catalog, &placement);
+            self.apply_placement(&catalog, &placement);
             account(&mut self.core.space.lock(), &placement);
         }
         drop(hold);
@@ -167,7 +167,7 @@ impl Group {
     }
 
     /// From now on this table gives the places of blocks.
-    pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
+    pub(super) fn apply_placement(&self, catalog: &Catalog, placement: &Arc<Placement>) {
         *self.core.placement.write() = placement.clone();
         for volume in catalog.volumes.values() {
             volume.state.lock().placement = placement.clone();

@@ -29,7 +29,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::snapshot_usage::SnapshotUsage;
-use crate::core::{Absent, Core, MergeCursor, Pace, count};
+use crate::core::{Core, MergeCursor, Throttle, Unavailable, count};
 use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::map::{self, Extent, MapError, NodeRef};
@@ -72,7 +72,7 @@ impl Group {
             Err(error) => {
                 // Removal stops until there is room (D6), or until the group is opened again. This costs only space.
                 self.reclaim_wanted.store(false, Ordering::Release);
-                self.stands_still.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
+                self.removal_stopped.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
                 if !matches!(error, Error::NoSpace { .. } | Error::Closed) {
                     self.core.journal.poison(&format!("removal failed: {error}"));
                 }
@@ -109,10 +109,10 @@ impl Group {
             self.checkpoint().await?;
             self.room_to_free().await?;
         }
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         loop {
             count(&self.core.counters.reclaim_steps);
-            let stepped = match self.core.with_nodes_there(|| self.step(id)).await? {
+            let stepped = match self.core.with_readable_nodes(|| self.step(id)).await? {
                 Ok(stepped) => stepped,
                 Err(absent) => {
                     if !self.without(id, absent).await? {
@@ -136,23 +136,23 @@ impl Group {
                     if self.pending_full() || self.core.closed.load(Ordering::Acquire) {
                         return Ok(true);
                     }
-                    self.core.pace(&mut pace).await;
+                    self.core.throttle(&mut throttle).await;
                 }
             }
         }
     }
 
     /// Waits for a node that cannot be read now (D5), or skips it (D4). False: the group ends.
-    async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
+    async fn without(&self, tree: TreeId, absent: Unavailable) -> Result<bool> {
         let node = match absent {
-            Absent::Unread(node) if !self.core.planted("unread_node_is_lost") => {
+            Unavailable::Unread(node) if !self.core.planted("unread_node_is_lost") => {
                 let pause = self.retry.lock().next(tree);
                 if let Some(pause) = pause {
                     return Ok(self.pause(pause).await);
                 }
                 node
             }
-            Absent::Unread(node) | Absent::Lost(node) => node,
+            Unavailable::Unread(node) | Unavailable::Lost(node) => node,
         };
         if self.core.planted("lost_nodes_stop") || !self.lost.lock().insert(node) {
             return Err(Error::Corrupt {
@@ -185,9 +185,9 @@ impl Group {
     }
 
     /// A checkpoint was taken: stopped removal resumes if there is room again (D6).
-    pub(super) fn end_standstill(&self) {
+    pub(super) fn resume_removal(&self) {
         let is_asked = !self.core.planted("removal_never_resumes");
-        if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
+        if is_asked && self.removal_stopped.load(Ordering::Acquire) && self.has_least_room_to_free() {
             self.request_reclaim();
         }
     }
@@ -328,7 +328,7 @@ impl Group {
                 if self.catalog.read().next_removal().is_none() {
                     return Ok(());
                 }
-                if has_asked && self.stands_still.load(Ordering::Acquire) {
+                if has_asked && self.removal_stopped.load(Ordering::Acquire) {
                     return Err(self.core.no_space(1));
                 }
             }

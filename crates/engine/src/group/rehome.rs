@@ -6,7 +6,7 @@
 //! state on the disk: a crash repeats the search, but not the moves.
 
 use super::Group;
-use crate::core::{Pace, count};
+use crate::core::{Throttle, count};
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::units::{Seq, VolumeId};
@@ -49,7 +49,7 @@ struct Search {
     only: Option<BTreeSet<u64>>,
     /// Shared blocks are copied if the volume is laid out for reading.
     fill: bool,
-    pace: Pace,
+    throttle: Throttle,
     writes: u64,
 }
 
@@ -219,7 +219,7 @@ impl Group {
             let Some(next) = next else { return Ok(None) };
             search.cursor = next;
             self.progress.rehomes(search.volume.id, next);
-            self.core.pace(&mut search.pace).await;
+            self.core.throttle(&mut search.throttle).await;
         }
     }
 
@@ -255,8 +255,8 @@ impl Group {
 
 impl Search {
     fn new(volume: Arc<Volume>) -> Search {
-        let (left, pace) = (BTreeSet::new(), Pace::default());
-        Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, pace, writes: 0 }
+        let (left, throttle) = (BTreeSet::new(), Throttle::default());
+        Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, throttle, writes: 0 }
     }
 
     fn look_where_redirected(&mut self) {

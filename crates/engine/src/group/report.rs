@@ -1,7 +1,7 @@
 //! Reports: the group, its volumes, and counters.
 
 use super::catalog::Catalog;
-use super::point::HeadSeen;
+use super::point::HeadState;
 use super::progress::{CheckProgress, RehomeProgress};
 use super::snapshot_usage::SnapshotUsage;
 use super::{Group, Volume, pools};
@@ -145,10 +145,10 @@ impl Group {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
-            let seen = HeadSeen::of(&state.meta, &state.head);
+            let seen = HeadState::of(&state.meta, &state.head);
             drop(state);
             let last = volumes.last_mut().expect("one was added");
-            (last.point, last.moment) = (catalog.identity(seen), catalog.moment(last.id, seen));
+            (last.point, last.moment) = (catalog.identity(seen), catalog.point_epoch(last.id, seen));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
         for volume in &mut volumes {
@@ -240,11 +240,11 @@ impl SnapshotUsage<'_> {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
         let info = bare_info(self.0, &state.meta, &state.head);
-        let seen = HeadSeen::of(&state.meta, &state.head);
+        let seen = HeadState::of(&state.meta, &state.head);
         drop(state);
         VolumeInfo {
             point: self.0.identity(seen),
-            moment: self.0.moment(info.id, seen),
+            moment: self.0.point_epoch(info.id, seen),
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info

@@ -15,7 +15,7 @@ impl Space {
     }
 
     /// Restarts the count of reservations: the unmapped blocks of thick volumes, and no reserves.
-    pub fn reserve_anew(&mut self, blocks: i64) {
+    pub fn reset_reserved(&mut self, blocks: i64) {
         self.reserved_blocks = blocks;
         self.reserves.clear();
     }

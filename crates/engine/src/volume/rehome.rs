@@ -137,7 +137,7 @@ impl Volume {
             self.core.grow_ahead();
         }
         let copies = plan.copies;
-        let moved = match self.carry_out(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
+        let moved = match self.execute(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
             // It can wait until there is room behind the disks (U2).
             Err(Error::NoRoom(_)) => None,
             outcome => outcome?,

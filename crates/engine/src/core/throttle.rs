@@ -46,17 +46,17 @@ impl Core {
     /// Yields after a background step, and pauses now and then while there are writes: steps without pauses would take
     /// a processor and the disk's queue from them. It does not pause while writes wait for space that the background
     /// frees, nor when the journal fills up.
-    pub async fn pace(&self, pace: &mut Pace) {
+    pub async fn throttle(&self, throttle: &mut Throttle) {
         yield_now().await;
-        pace.steps += 1;
-        if pace.steps < STEPS_BETWEEN_RESTS {
+        throttle.steps += 1;
+        if throttle.steps < STEPS_BETWEEN_RESTS {
             return;
         }
         let counters = &self.counters;
         let writes = [&counters.writes_in_place, &counters.writes_redirected];
         let writes = writes.map(|counter| counter.load(Ordering::Relaxed)).iter().sum();
-        let busy = std::mem::replace(&mut pace.writes, writes) != writes;
-        pace.steps = 0;
+        let busy = std::mem::replace(&mut throttle.writes, writes) != writes;
+        throttle.steps = 0;
         let waited_for = self.journal.pressure() != Pressure::Low || self.too_dirty();
         if busy && !waited_for && !self.closed.load(Ordering::Acquire) {
             self.runtime.sleep(REST).await;
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// Waits while there are too many dirty nodes. The caller must have nothing in flight that a checkpoint waits for.
-    pub async fn dirty_room(&self) -> Result<()> {
+    pub async fn wait_while_too_dirty(&self) -> Result<()> {
         loop {
             let turn = self.space_event.turn();
             if !self.too_dirty() {
@@ -100,9 +100,9 @@ impl Core {
     }
 }
 
-/// Rate limiter for background work: see [`Core::pace`].
+/// Rate limiter for background work: see [`Core::throttle`].
 #[derive(Default)]
-pub struct Pace {
+pub struct Throttle {
     steps: u32,
     writes: u64,
 }
