@@ -28,7 +28,7 @@ const WRITTEN: u64 = 64 << 10;
 
 /// What became of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ImageOutcome {
     /// In words.
     Refused,
     /// Opened, read until something is refused, closed.
@@ -113,7 +113,7 @@ async fn write_some(group: &Arc<Group>) -> Result<(), String> {
 
 /// Does to an image what a user would: check, open, read, write, snapshot, let removal run, close. Gives what became of it; a panic, a
 /// hang or a changed disk after a refusal is an error.
-pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> {
+pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<ImageOutcome, String> {
     let steps = || {
         let world = World::new(seed);
         let sim = SimDisks::with_image(world.handle(), image.clone());
@@ -144,14 +144,14 @@ pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> 
         let group = match world.try_run(opening).map_err(|stuck| format!("opening: {stuck}"))? {
             Ok(group) => group,
             Err(e) if e.to_string().is_empty() => return Err("refused without a word".into()),
-            Err(_) => return Ok(Fate::Refused),
+            Err(_) => return Ok(ImageOutcome::Refused),
         };
         let _ = world.try_run(read_some(&group)).map_err(|stuck| format!("reading: {stuck}"))?;
         let _ = world.try_run(use_some(&group)).map_err(|stuck| format!("writing: {stuck}"))?;
         let _ = world.try_run(group.reclaim_idle()).map_err(|stuck| format!("removal: {stuck}"))?;
         let _ = world.try_run(group.check_open()).map_err(|stuck| format!("check of the open group: {stuck}"))?;
         let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;
-        Ok(Fate::Opened)
+        Ok(ImageOutcome::Opened)
     };
     catch_unwind(AssertUnwindSafe(steps)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
 }
@@ -185,7 +185,7 @@ impl Hostile {
     }
 
     /// What becomes of the image of this seed.
-    pub fn judge(&self, seed: u64) -> Result<Fate, String> {
+    pub fn judge(&self, seed: u64) -> Result<ImageOutcome, String> {
         let (name, image) = self.image(seed);
         survive(&self.setup, &image, seed).map_err(|what| format!("image {seed} ({name}): {what}"))
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use rowen_sim::crash::Setup;
-use rowen_sim::hostile::{Fate, Hostile};
+use rowen_sim::hostile::{Hostile, ImageOutcome};
 use rowen_sim::progress::Progress;
 use rowen_sim::worlds::shrink::{parse_list, shrink};
 use rowen_sim::worlds::tally::Tally;
@@ -155,8 +155,8 @@ fn images(arguments: &Arguments, count: u64) -> bool {
             break;
         }
         match hostile.judge(seed) {
-            Ok(Fate::Opened) => opened += 1,
-            Ok(Fate::Refused) => refused += 1,
+            Ok(ImageOutcome::Opened) => opened += 1,
+            Ok(ImageOutcome::Refused) => refused += 1,
             Err(what) => {
                 failures += 1;
                 println!("{what}");

@@ -13,7 +13,7 @@
 //! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
 
 use crate::client::BLOCK;
-use crate::disk::Wild;
+use crate::disk::UnknownSectors;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
 use rowen_engine::planted;
@@ -196,7 +196,7 @@ pub struct Oracle {
     /// The group may become full: any snapshot may be dropped.
     pub may_drop: bool,
     /// Sectors, of whatever volume, that may hold anything: a disk lost their data.
-    pub wild: Wild,
+    pub wild: UnknownSectors,
 }
 
 impl Oracle {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Which requests fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum FailedRequests {
     /// The n-th alone.
     One,
     /// The n-th and all after it.
@@ -26,7 +26,7 @@ pub enum Extent {
 
 /// What one run with a failing request came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum FaultOutcome {
     /// The scenario has fewer requests than that: the sweep is over.
     NotReached,
     /// An operation reported an error.
@@ -41,9 +41,9 @@ pub fn fail_at(
     steps: &[Step],
     kind: DiskOpKind,
     number: u64,
-    extent: Extent,
+    extent: FailedRequests,
     seed: u64,
-) -> Result<Told, String> {
+) -> Result<FaultOutcome, String> {
     let run = || fail_inside(setup, steps, kind, number, extent, seed);
     let outcome =
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
@@ -55,31 +55,31 @@ fn fail_inside(
     steps: &[Step],
     kind: DiskOpKind,
     number: u64,
-    extent: Extent,
+    extent: FailedRequests,
     seed: u64,
-) -> Result<Told, String> {
+) -> Result<FaultOutcome, String> {
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).map_err(|e| e.to_string())?;
     let at = disks.requests(kind) + number;
     disks.set_faults(match extent {
-        Extent::One => Faults { fail: Some((kind, at)), ..Faults::default() },
-        Extent::AllFrom => Faults { fail_from: Some((kind, at)), ..Faults::default() },
+        FailedRequests::One => Faults { fail: Some((kind, at)), ..Faults::default() },
+        FailedRequests::AllFrom => Faults { fail_from: Some((kind, at)), ..Faults::default() },
     });
     let oracle: Arc<Mutex<Oracle>> = Arc::default();
     let client = Client::new(world.handle(), group.clone(), oracle.clone());
     let mut runner = Runner::new(client.clone());
     // After an error the scenario goes on: later operations fail cleanly or work, and nothing is lost by either.
-    let mut told = Told::Nothing;
+    let mut told = FaultOutcome::Nothing;
     for step in steps {
         match world.try_run(runner.run(std::slice::from_ref(step))) {
             Ok(Ok(())) => {}
-            Ok(Err(Failure::Refused(_))) => told = Told::Error,
+            Ok(Err(Failure::Refused(_))) => told = FaultOutcome::Error,
             Ok(Err(Failure::Wrong(what))) => return Err(what),
             Err(stuck) => return Err(format!("{stuck} at {step:?}")),
         }
     }
     if disks.requests(kind) <= at {
-        return Ok(Told::NotReached);
+        return Ok(FaultOutcome::NotReached);
     }
     let oracle = oracle.lock();
     let mut rng = Rng::new(seed);

@@ -11,7 +11,7 @@ use rowen_sim::effort;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Oracle, Since, Vol};
 use rowen_sim::rng::Rng;
-use rowen_sim::scenario::{self, Step, Who};
+use rowen_sim::scenario::{self, Step, Target};
 use std::sync::Arc;
 
 const PV: PvIndex = PvIndex(0);
@@ -206,12 +206,16 @@ fn explore(steps: &[Step], bad: &[u64], planted: Option<&'static str>, seed: u64
 
 /// Commands and checkpoints side by side: a capture while frames of commands are on their way.
 fn beside_checkpoints() -> Vec<Step> {
-    let mut steps = vec![Step::Create(thin(64)), Step::Write(Who::A, 0, 64)];
+    let mut steps = vec![Step::Create(thin(64)), Step::Write(Target::A, 0, 64)];
     for round in 0..6 {
         let at = round * 2 * BLOCK;
-        steps.push(Step::Together(vec![Step::Snapshot(Who::A, SnapshotKind::default()), Step::Checkpoint]));
-        steps.extend([Step::Write(Who::A, at, BLOCK), Step::Flush(Who::A), Step::Write(Who::A, at + BLOCK, BLOCK)]);
-        steps.extend([Step::Flush(Who::A), Step::Remove(vec![Who::Snap(0)])]);
+        steps.push(Step::Together(vec![Step::Snapshot(Target::A, SnapshotKind::default()), Step::Checkpoint]));
+        steps.extend([
+            Step::Write(Target::A, at, BLOCK),
+            Step::Flush(Target::A),
+            Step::Write(Target::A, at + BLOCK, BLOCK),
+        ]);
+        steps.extend([Step::Flush(Target::A), Step::Remove(vec![Target::Snap(0)])]);
     }
     steps
 }

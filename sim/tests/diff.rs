@@ -29,7 +29,7 @@ fn lists(profile: Profile, seeds: u64, steps: u32, moves: Moves) -> (Lists, u64)
 #[test]
 fn lists_are_what_a_comparison_of_bytes_finds() {
     lists(Profile::Exact, scaled(80), 120, Moves::None);
-    lists(Profile::Wild, scaled(120), 120, Moves::None);
+    lists(Profile::UnknownSectors, scaled(120), 120, Moves::None);
     lists(Profile::Full, scaled(60), 150, Moves::None);
     lists(Profile::Deep, scaled(5), 800, Moves::None);
 }
@@ -37,7 +37,7 @@ fn lists_are_what_a_comparison_of_bytes_finds() {
 /// What is moved was the volume's own, and is in the list already (V5).
 #[test]
 fn re_homing_adds_nothing_to_lists() {
-    let (lists, moved) = lists(Profile::Wild, scaled(60), 120, Moves::Rehome);
+    let (lists, moved) = lists(Profile::UnknownSectors, scaled(60), 120, Moves::Rehome);
     assert!(moved > 0 || scaled(100) < 100, "nothing was moved");
     assert_eq!(lists.copies, 0);
 }
@@ -46,8 +46,8 @@ fn re_homing_adds_nothing_to_lists() {
 #[test]
 fn shared_blocks_that_move_are_found() {
     must_be_found("moves_shared", || {
-        let copies =
-            (1..=60).map(|seed| run_seed_with(seed, 120, Profile::Wild, Some(Moves::Rehome)).unwrap().lists.copies);
+        let copies = (1..=60)
+            .map(|seed| run_seed_with(seed, 120, Profile::UnknownSectors, Some(Moves::Rehome)).unwrap().lists.copies);
         assert_eq!(copies.sum::<u64>(), 0);
     });
 }
@@ -55,7 +55,7 @@ fn shared_blocks_that_move_are_found() {
 /// Copies of shared blocks are in lists, and nothing is missing.
 #[test]
 fn filling_adds_its_copies_to_lists() {
-    let (lists, _) = lists(Profile::Wild, scaled(60), 120, Moves::Fill);
+    let (lists, _) = lists(Profile::UnknownSectors, scaled(60), 120, Moves::Fill);
     assert!(lists.copies > 0 || scaled(100) < 100, "nothing was copied");
 }
 

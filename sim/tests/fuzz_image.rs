@@ -9,7 +9,7 @@ use rowen_sim::crash::Setup;
 use rowen_sim::disk::Image;
 use rowen_sim::effort::scaled;
 use rowen_sim::forge::Forger;
-use rowen_sim::hostile::{Fate, Hostile, flipped, sound_images, survive};
+use rowen_sim::hostile::{Hostile, ImageOutcome, flipped, sound_images, survive};
 use rowen_sim::rng::Rng;
 
 /// How many mutants of each kind: `ROWEN_FUZZ`, or as many as are usual.
@@ -31,8 +31,8 @@ fn judge(
     for seed in only.map_or(0..rounds, |only| only..only + 1) {
         let (name, image) = mutant(&mut Rng::new(seed));
         match survive(setup, &image, seed) {
-            Ok(Fate::Refused) => refused += 1,
-            Ok(Fate::Opened) => opened += 1,
+            Ok(ImageOutcome::Refused) => refused += 1,
+            Ok(ImageOutcome::Opened) => opened += 1,
             Err(e) => findings.push(format!("ROWEN_SEED={seed} ({name}): {e}")),
         }
     }
@@ -68,7 +68,7 @@ fn hostile_images_are_refused_or_harmless() {
     let judged: Vec<_> = (0..rounds(3000)).map(|seed| hostile.judge(seed)).collect();
     let wrong: Vec<_> = judged.iter().filter_map(|fate| fate.as_ref().err()).take(5).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
-    let opened = judged.iter().filter(|fate| **fate == Ok(Fate::Opened)).count();
+    let opened = judged.iter().filter(|fate| **fate == Ok(ImageOutcome::Opened)).count();
     let tenth = judged.len() / 10;
     assert!(opened > tenth && judged.len() - opened > tenth, "{opened} of {} opened", judged.len());
 }

@@ -68,7 +68,7 @@ fn exact() {
 
 #[test]
 fn wild() {
-    let seen = run_all(Profile::Wild, scaled(750), 120);
+    let seen = run_all(Profile::UnknownSectors, scaled(750), 120);
     assert_met(
         seen.unallocatable > 0
             && seen.raced_checkpoints > 0

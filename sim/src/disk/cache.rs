@@ -28,7 +28,7 @@ pub const POLICIES: [Policy; 6] =
 
 /// A piece of a write that the cache holds.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct CachedWrite {
     pub command: u64,
     pub pv: PvIndex,
     pub offset: u64,
@@ -38,24 +38,24 @@ pub(super) struct Held {
     pub completed: Option<u64>,
 }
 
-impl Held {
+impl CachedWrite {
     fn end(&self) -> u64 {
         self.offset + self.len as u64
     }
 
-    fn overlaps(&self, other: &Held) -> bool {
+    fn overlaps(&self, other: &CachedWrite) -> bool {
         self.pv == other.pv && self.offset < other.end() && other.offset < self.end()
     }
 
     /// The part of this piece in the given range, if there is one.
-    pub(super) fn cut(&self, from: u64, to: u64) -> Option<Held> {
+    pub(super) fn cut(&self, from: u64, to: u64) -> Option<CachedWrite> {
         let (start, end) = (self.offset.max(from), self.end().min(to));
         (start < end).then(|| {
             let bytes = match &self.bytes {
                 Bytes::Given(data, at) => Bytes::Given(data.clone(), at + (start - self.offset) as usize),
                 Bytes::Fill(value) => Bytes::Fill(*value),
             };
-            Held { offset: start, len: (end - start) as usize, bytes, ..self.clone() }
+            CachedWrite { offset: start, len: (end - start) as usize, bytes, ..self.clone() }
         })
     }
 }
@@ -63,11 +63,11 @@ impl Held {
 /// The pieces of a set of disks' caches, in the order in which they were carried out.
 #[derive(Clone, Default)]
 pub(super) struct Cache {
-    held: Vec<Held>,
+    held: Vec<CachedWrite>,
 }
 
 impl Cache {
-    pub fn push(&mut self, piece: Held) {
+    pub fn push(&mut self, piece: CachedWrite) {
         self.held.push(piece);
     }
 
@@ -90,7 +90,7 @@ impl Cache {
 
     /// Moves to `durable` what was completed by disk event `until`.
     pub fn flush(&mut self, until: u64, durable: &mut Image) {
-        let mut kept: Vec<Held> = Vec::new();
+        let mut kept: Vec<CachedWrite> = Vec::new();
         for piece in self.held.drain(..) {
             if piece.completed.is_none_or(|at| at > until) {
                 kept.push(piece);
@@ -107,8 +107,8 @@ impl Cache {
 
     /// Applies to `image` what `policy` keeps of this cache and of `under_way`. These are commands in flight: any part
     /// of them may have been carried out.
-    pub fn survive(&self, under_way: &[Held], policy: Policy, image: &mut Image, rng: &mut Rng) {
-        let mut late: Vec<&Held> = under_way.iter().collect();
+    pub fn survive(&self, under_way: &[CachedWrite], policy: Policy, image: &mut Image, rng: &mut Rng) {
+        let mut late: Vec<&CachedWrite> = under_way.iter().collect();
         for at in (1..late.len()).rev() {
             late.swap(at, rng.below(at as u64 + 1) as usize);
         }
@@ -145,14 +145,14 @@ impl Cache {
 }
 
 /// What is left of `older` around `newer`.
-fn remainder(older: &Held, newer: &Held) -> Vec<Held> {
+fn remainder(older: &CachedWrite, newer: &CachedWrite) -> Vec<CachedWrite> {
     if !older.overlaps(newer) {
         return vec![older.clone()];
     }
     [older.cut(0, newer.offset), older.cut(newer.end(), u64::MAX)].into_iter().flatten().collect()
 }
 
-fn each_sector(piece: &Held, image: &mut Image, mut keep: impl FnMut(u16, u64) -> bool) {
+fn each_sector(piece: &CachedWrite, image: &mut Image, mut keep: impl FnMut(u16, u64) -> bool) {
     let sector = u64::from(image.geometry(piece.pv).sector);
     let mut at = piece.offset;
     while at < piece.end() {

@@ -21,7 +21,7 @@ pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
 use crate::rng::Rng;
-use cache::{Cache, Held};
+use cache::{Cache, CachedWrite};
 use parking_lot::Mutex;
 use rowen_engine::disk::{
     Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
@@ -81,19 +81,19 @@ pub struct Faults {
     /// Every request to this physical volume fails, and every flush.
     pub away: Option<PvIndex>,
     /// What becomes of one copy of the next metadata that is written (the journal, of which there is one copy, apart).
-    pub mishap: Option<Mishap>,
+    pub mishap: Option<WriteFault>,
     /// One block of the next stamped data is acknowledged and never written. The sectors of that request go here.
-    pub lost_data: Option<Wild>,
+    pub lost_data: Option<UnknownSectors>,
     /// What discards come to.
     pub discards: DiscardLimits,
 }
 
 /// Sectors of volumes with unknown contents: a disk acknowledged their data and lost it.
-pub type Wild = Arc<Mutex<BTreeSet<u64>>>;
+pub type UnknownSectors = Arc<Mutex<BTreeSet<u64>>>;
 
 /// What a disk may do to a write that it acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum WriteFault {
     Lost,
     /// It lands this many bytes further on.
     Misdirected(u64),
@@ -144,7 +144,7 @@ struct State {
     current: Image,
     cache: Cache,
     /// Writes that were given and not completed: the parts not carried out yet.
-    under_way: Vec<Held>,
+    under_way: Vec<CachedWrite>,
     counts: Vec<Counts>,
     total: Counts,
     /// Requests given, by kind.
@@ -173,7 +173,7 @@ pub struct Moment {
     durable: Image,
     current: Image,
     cache: Cache,
-    under_way: Vec<Held>,
+    under_way: Vec<CachedWrite>,
     next_command: u64,
 }
 

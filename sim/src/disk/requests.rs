@@ -1,9 +1,9 @@
 //! What becomes of a request: it is checked and counted, its commands wait in the cache, are carried out in any order,
 //! also in part, and it completes.
 
-use super::cache::Held;
+use super::cache::CachedWrite;
 use super::image::Bytes;
-use super::{Counts, Mishap, Moment, State, is_metadata, no_room};
+use super::{Counts, Moment, State, WriteFault, is_metadata, no_room};
 use crate::stamp::{self, Found};
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, PvIndex, Segment, Segments};
 use std::sync::Arc;
@@ -137,8 +137,8 @@ impl State {
             }
             let mut offset = segment.offset;
             match mishap.filter(|(of, _)| *of == at) {
-                Some((_, Mishap::Lost)) => continue,
-                Some((_, Mishap::Misdirected(shift)))
+                Some((_, WriteFault::Lost)) => continue,
+                Some((_, WriteFault::Misdirected(shift)))
                     if offset + shift + u64::from(segment.len) <= self.current.geometry(segment.pv).size =>
                 {
                     offset += shift;
@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Which segment of this write meets with what, if it is metadata and something is to happen to it.
-    fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, Mishap)> {
+    fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, WriteFault)> {
         let bytes = &buf.as_slice()[segments[0].at as usize..];
         let is_next = is_metadata(bytes) && !bytes.starts_with(b"ROWENJRN");
         let mishap = if is_next { self.faults.mishap.take() } else { None };
@@ -216,7 +216,7 @@ impl State {
     pub(super) fn give(&mut self, pv: PvIndex, offset: u64, len: usize, bytes: Bytes) {
         let command = self.commands;
         self.commands += 1;
-        self.under_way.push(Held { command, pv, offset, len, bytes, completed: None });
+        self.under_way.push(CachedWrite { command, pv, offset, len, bytes, completed: None });
     }
 
     /// Carries out some leading sectors of a command.
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, piece: Held) {
+    fn carry_out(&mut self, piece: CachedWrite) {
         if let Some(keep) = &self.keep {
             if keep(piece.pv, piece.offset) {
                 self.current.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
@@ -323,9 +323,9 @@ impl Touches for DiskOp {
     }
 }
 
-impl Held {
+impl CachedWrite {
     /// The parts before and from `place` on.
-    fn split(&self, place: u64) -> (Option<Held>, Option<Held>) {
+    fn split(&self, place: u64) -> (Option<CachedWrite>, Option<CachedWrite>) {
         (self.cut(0, place), self.cut(place, u64::MAX))
     }
 }

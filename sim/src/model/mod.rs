@@ -30,7 +30,7 @@ pub enum Profile {
     /// One volume at a time is touched; every counter must be exact.
     Exact,
     /// Requests overlap in time, snapshots are taken among them, power fails.
-    Wild,
+    UnknownSectors,
     /// The group is too small for what is asked.
     Full,
     /// Larger volumes, hundreds of extents: trees of several levels.
@@ -39,14 +39,14 @@ pub enum Profile {
 
 /// All profiles, with the names that `ROWEN_PROFILE` takes.
 pub const PROFILES: [(&str, Profile); 4] =
-    [("exact", Profile::Exact), ("wild", Profile::Wild), ("full", Profile::Full), ("deep", Profile::Deep)];
+    [("exact", Profile::Exact), ("wild", Profile::UnknownSectors), ("full", Profile::Full), ("deep", Profile::Deep)];
 
 impl Profile {
     fn setup(self, rng: &mut Rng) -> Setup {
         let pvs = rng.range(1, 3) as usize;
         let mib = match self {
             Profile::Full => rng.range(12, 16).div_ceil(pvs as u64),
-            Profile::Exact | Profile::Wild => rng.range(48, 64).div_ceil(pvs as u64),
+            Profile::Exact | Profile::UnknownSectors => rng.range(48, 64).div_ceil(pvs as u64),
             Profile::Deep => 256,
         };
         let mut setup = Setup::small(pvs, mib + 2);
@@ -71,7 +71,7 @@ impl Profile {
     fn most_volumes(self) -> usize {
         match self {
             Profile::Full => 6,
-            Profile::Exact | Profile::Wild => 10,
+            Profile::Exact | Profile::UnknownSectors => 10,
             Profile::Deep => 5,
         }
     }
@@ -282,7 +282,7 @@ impl Model {
             91 => self.checkpoint()?,
             // A deep run keeps its journal, so that the ring goes round.
             92 if self.profile != Profile::Deep => self.reopen()?,
-            93 if self.profile == Profile::Wild => self.crash()?,
+            93 if self.profile == Profile::UnknownSectors => self.crash()?,
             94 if self.profile == Profile::Full => self.grow_group()?,
             95..=97 => self.verify_everything()?,
             _ => self.check_accounts()?,

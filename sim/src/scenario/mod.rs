@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Which volume: `A` and `B` are the first and second that were made, `Snap(n)` the n-th newest snapshot that
 /// still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Target {
     A,
     B,
     Snap(usize),
@@ -26,19 +26,19 @@ pub enum Who {
 /// One step of a scenario. Places and lengths are in sectors of 512 bytes.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Write(Who, u64, u64),
-    Discard(Who, u64, u64),
-    Zero(Who, u64, u64),
-    Flush(Who),
-    Snapshot(Who, SnapshotKind),
+    Write(Target, u64, u64),
+    Discard(Target, u64, u64),
+    Zero(Target, u64, u64),
+    Flush(Target),
+    Snapshot(Target, SnapshotKind),
     /// One atomic snapshot of all that are named.
-    Group(Vec<Who>),
-    /// Target, source, whether the source goes with it.
-    Revert(Who, Who, bool),
-    Remove(Vec<Who>),
+    Group(Vec<Target>),
+    /// The target, the source, whether the source goes with it.
+    Revert(Target, Target, bool),
+    Remove(Vec<Target>),
     /// New size in blocks.
-    Resize(Who, u64),
-    Rename(Who),
+    Resize(Target, u64),
+    Rename(Target),
     Create(VolumeSpec),
     Checkpoint,
     /// Waits until background removal is done.
@@ -93,16 +93,16 @@ impl Runner {
         Ok(())
     }
 
-    fn find(&self, who: Who) -> Option<Vol> {
+    fn find(&self, who: Target) -> Option<Vol> {
         let vol = match who {
-            Who::A => self.made.first().copied(),
-            Who::B => self.made.get(1).copied(),
-            Who::Snap(n) => self.snapshots.iter().rev().nth(n).copied(),
+            Target::A => self.made.first().copied(),
+            Target::B => self.made.get(1).copied(),
+            Target::Snap(n) => self.snapshots.iter().rev().nth(n).copied(),
         }?;
         self.client.oracle.lock().readable().contains(&vol).then_some(vol)
     }
 
-    fn find_all(&self, who: &[Who]) -> Vec<Vol> {
+    fn find_all(&self, who: &[Target]) -> Vec<Vol> {
         let mut vols: Vec<Vol> = who.iter().filter_map(|&who| self.find(who)).collect();
         vols.sort_unstable();
         vols.dedup();
@@ -110,7 +110,7 @@ impl Runner {
     }
 
     /// The volume and the range cut to its size. None: there is nothing to do.
-    fn range(&self, who: Who, sector: u64, count: u64) -> Option<(Vol, u64, u64)> {
+    fn range(&self, who: Target, sector: u64, count: u64) -> Option<(Vol, u64, u64)> {
         let vol = self.find(who)?;
         let sectors = self.client.oracle.lock().volumes[&vol].sectors();
         let count = count.min(sectors.saturating_sub(sector));
@@ -210,7 +210,7 @@ impl Runner {
         Ok(())
     }
 
-    async fn revert(&mut self, target: Who, source: Who, consume: bool) -> Result<(), Failure> {
+    async fn revert(&mut self, target: Target, source: Target, consume: bool) -> Result<(), Failure> {
         let (Some(target), Some(source)) = (self.find(target), self.find(source)) else { return Ok(()) };
         if self.origins.get(&source) != Some(&target) {
             return Ok(());
@@ -224,7 +224,7 @@ impl Runner {
         Ok(())
     }
 
-    async fn remove(&mut self, who: &[Who]) -> Result<(), Failure> {
+    async fn remove(&mut self, who: &[Target]) -> Result<(), Failure> {
         let vols = self.find_all(who);
         if vols.is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The scenarios written by hand.
 
-use super::{Step, Who};
+use super::{Step, Target};
 use crate::client::{SnapshotKind, VolumeSpec};
 use rowen_engine::group::{FullPolicy, VolumeKind};
 
@@ -13,11 +13,11 @@ pub(super) fn thin(blocks: u64, chunk_blocks: u32) -> Step {
     Step::Create(VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks, full: FullPolicy::Fail })
 }
 
-pub(super) fn snap(who: Who) -> Step {
+pub(super) fn snap(who: Target) -> Step {
     Step::Snapshot(who, SnapshotKind::default())
 }
 
-pub(super) fn frozen(who: Who) -> Step {
+pub(super) fn frozen(who: Target) -> Step {
     Step::Snapshot(who, SnapshotKind { read_only: true, ..SnapshotKind::default() })
 }
 
@@ -25,7 +25,7 @@ pub(super) fn frozen(who: Who) -> Step {
 #[expect(clippy::too_many_lines, reason = "a table of scenarios")]
 pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     use Step::*;
-    use Who::*;
+    use Target::*;
     let fill = |who, sectors: u64| -> Vec<Step> { (0..sectors / 64).map(|at| Write(who, at * 64, 64)).collect() };
     let mut all: Vec<(&'static str, Vec<Step>)> = Vec::new();
     all.push((

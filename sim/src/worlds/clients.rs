@@ -36,7 +36,7 @@ struct Claims {
 }
 
 /// What the clients of one life share.
-pub struct Age {
+pub struct LifeState {
     pub client: Client,
     pub disks: Arc<SimDisks>,
     pub handle: Arc<Handle>,
@@ -48,11 +48,11 @@ pub struct Age {
     /// Nothing is answered any more.
     pub hangs: AtomicBool,
     /// A copy of metadata is bad, and check may say so.
-    pub is_harmed: AtomicBool,
+    pub has_bad_metadata: AtomicBool,
     /// Something may have been written over anything.
-    pub is_misdirected: AtomicBool,
+    pub has_misdirected_write: AtomicBool,
     /// Nothing is promised any more.
-    pub is_void: AtomicBool,
+    pub may_be_anything: AtomicBool,
     /// The group has stopped, or a command came to no outcome: nothing more is asked of it.
     pub has_stopped: AtomicBool,
     pub tally: Mutex<Tally>,
@@ -79,9 +79,9 @@ enum Asked {
     Change,
 }
 
-impl Age {
-    pub fn new(client: Client, disks: Arc<SimDisks>, handle: Arc<Handle>, may_fill: bool, trace: bool) -> Age {
-        Age {
+impl LifeState {
+    pub fn new(client: Client, disks: Arc<SimDisks>, handle: Arc<Handle>, may_fill: bool, trace: bool) -> LifeState {
+        LifeState {
             client,
             disks,
             handle,
@@ -89,9 +89,9 @@ impl Age {
             may_fill,
             is_faulty: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
-            is_harmed: AtomicBool::new(false),
-            is_misdirected: AtomicBool::new(false),
-            is_void: AtomicBool::new(false),
+            has_bad_metadata: AtomicBool::new(false),
+            has_misdirected_write: AtomicBool::new(false),
+            may_be_anything: AtomicBool::new(false),
             has_stopped: AtomicBool::new(false),
             tally: Mutex::default(),
             claims: Mutex::default(),
@@ -111,7 +111,7 @@ impl Age {
     }
 
     fn may_be_harmed(&self) -> bool {
-        self.is_faulty.load(Ordering::SeqCst) || self.is_harmed.load(Ordering::SeqCst)
+        self.is_faulty.load(Ordering::SeqCst) || self.has_bad_metadata.load(Ordering::SeqCst)
     }
 
     fn stopped(&self) -> bool {
@@ -653,7 +653,7 @@ impl Age {
     // ---- the end --------------------------------------------------------------------------------------------
 
     /// Everything is quiet: all volumes are read and judged, the group is checked and closed.
-    pub async fn wind_up(&self) -> Outcome {
+    pub async fn finish_life(&self) -> Outcome {
         self.client.note_invalid()?;
         let vols = self.client.oracle.lock().readable();
         for vol in vols {

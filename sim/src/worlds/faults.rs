@@ -1,7 +1,7 @@
 //! What disks do in worlds outside of their contract.
 
-use super::clients::Age;
-use crate::disk::{Delays, Faults, Image, Mishap, Place, is_metadata};
+use super::clients::LifeState;
+use crate::disk::{Delays, Faults, Image, Place, WriteFault, is_metadata};
 use crate::rng::Rng;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::runtime::Runtime;
@@ -121,7 +121,7 @@ impl Fault {
 }
 
 /// The disks misbehave now, and are well again after a time.
-pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
+pub async fn strike(age: &LifeState, fault: Fault, delays: Delays, seed: u64) {
     let mut rng = Rng::new(seed);
     let micros = rng.range(50, 4_000);
     age.count(fault.name());
@@ -152,19 +152,19 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
             disks.set_faults(Faults { away: Some(pv), ..Faults::default() });
         }
         Fault::Lost | Fault::Misdirected => {
-            age.is_misdirected.fetch_or(fault == Fault::Misdirected, Ordering::SeqCst);
-            age.is_harmed.store(true, Ordering::SeqCst);
-            let mishap = if fault == Fault::Lost { Mishap::Lost } else { Mishap::Misdirected(8 * 4096) };
+            age.has_misdirected_write.fetch_or(fault == Fault::Misdirected, Ordering::SeqCst);
+            age.has_bad_metadata.store(true, Ordering::SeqCst);
+            let mishap = if fault == Fault::Lost { WriteFault::Lost } else { WriteFault::Misdirected(8 * 4096) };
             return disks.set_faults(Faults { mishap: Some(mishap), ..Faults::default() });
         }
         Fault::LyingFlush => {
-            age.is_void.store(true, Ordering::SeqCst);
+            age.may_be_anything.store(true, Ordering::SeqCst);
             return disks.set_faults(Faults { lying_flush: true, ..Faults::default() });
         }
         Fault::BadReads | Fault::BadWrites => {
             let kind = if fault == Fault::BadReads { DiskOpKind::Read } else { DiskOpKind::Write };
             // What one copy of metadata missed is there again afterwards, and old.
-            age.is_harmed.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
+            age.has_bad_metadata.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
             let range = bad_range(&disks.current(), &mut rng);
             age.say(|| format!("{range:?}"));
             return disks.set_faults(Faults { broken: Some((kind, vec![range])), ..Faults::default() });

@@ -1,7 +1,7 @@
 //! A physical volume is lost: the group is opened and used without it, for a life or two. Then the disk comes back, or the group
 //! goes on without it for good (rules MB1 to MB5).
 
-use super::plan::{Act, Item, What, act};
+use super::plan::{Act, Event, Item, act};
 use super::{History, Power, all, members};
 use crate::client::{BLOCK, Client, number};
 use crate::crash::{judge_group, survivors};
@@ -166,7 +166,7 @@ impl History {
             Act::AddPv | Act::RemovePv | Act::GrowOrShrinkPv | Act::Move | Act::Fill => Act::Write,
             act => act,
         };
-        Item { number, life: usize::MAX, what: What::Client(rng.below(2) as u32, act), seed: rng.bits() }
+        Item { number, life: usize::MAX, what: Event::Client(rng.below(2) as u32, act), seed: rng.bits() }
     }
 
     /// What can be read is judged; what cannot lies on the physical volume that is lost (MB2), or could not be compared when it

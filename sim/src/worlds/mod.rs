@@ -21,10 +21,10 @@ use crate::disk::{Faults, Image, Moment, POLICIES, Place, Policy, SimDisks};
 use crate::exec::{Stuck, World};
 use crate::oracle::{Oracle, Since};
 use crate::rng::Rng;
-use clients::Age;
+use clients::LifeState;
 use faults::{FAULTS, Fault};
 use parking_lot::Mutex;
-use plan::{End, Item, Plan, What};
+use plan::{End, Event, Item, Plan};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeState};
@@ -137,11 +137,11 @@ struct History {
     /// The disks as some life before the last left them.
     older: Option<Image>,
     /// Copies of metadata are bad: check says so, and repair mends them.
-    is_harmed: bool,
+    has_bad_metadata: bool,
     /// Something may have been written over anything: wrong data is data that nobody wrote, and a refusal is an end.
-    is_misdirected: bool,
+    has_misdirected_write: bool,
     /// Nothing is promised: any end is one but a panic or none.
-    is_void: bool,
+    may_be_anything: bool,
     /// A physical volume failed in use, and nobody has looked since.
     has_failed_in_use: bool,
     seen: Seen,
@@ -161,9 +161,9 @@ impl History {
             since: Since::Death,
             unreadable: Vec::new(),
             older: None,
-            is_harmed: false,
-            is_misdirected: false,
-            is_void: false,
+            has_bad_metadata: false,
+            has_misdirected_write: false,
+            may_be_anything: false,
             has_failed_in_use: false,
             seen,
         }
@@ -199,7 +199,7 @@ impl History {
         let is_stuck = what.contains("lock: n") || what.contains("PANIC");
         let is_old =
             what.contains("LOST") || what.contains("LEAK") || what.contains("MISPLACED") || what.contains("BACK");
-        !is_stuck && (self.is_void || self.is_misdirected && !is_old)
+        !is_stuck && (self.may_be_anything || self.has_misdirected_write && !is_old)
     }
 
     /// Runs `future` until it ends or the disks have reached this number of events.
@@ -226,7 +226,7 @@ impl History {
     /// A world with the disks as the last life left them, and the group on them.
     fn begin(&mut self, life: usize) -> Result<(World, Arc<SimDisks>, Arc<Group>), String> {
         let mut cuts: Vec<Item> = self.plan.of_life(life).copied().collect();
-        cuts.retain(|item| matches!(item.what, What::CutOpening(..)));
+        cuts.retain(|item| matches!(item.what, Event::CutOpening(..)));
         for cut in cuts.iter().copied().map(Some).chain([None]) {
             let world = World::new(self.rng.bits());
             let disks = match &self.power {
@@ -245,7 +245,7 @@ impl History {
             disks.set_delays(self.plan.delays);
             let opening = Group::open(disks.clone(), world.handle(), self.plan.setup.config.clone());
             let at = cut.and_then(|item| match item.what {
-                What::CutOpening(events, _) => Some(disks.events() + events),
+                Event::CutOpening(events, _) => Some(disks.events() + events),
                 _ => None,
             });
             let opened = Self::until(&world, &disks, at, opening).map_err(|e| format!("opening: {e}"))?;
@@ -258,7 +258,7 @@ impl History {
                     self.seen.tally.count("openings");
                     return Ok((world, disks, group));
                 }
-                (None, Some(Item { what: What::CutOpening(_, policy), seed, .. })) => {
+                (None, Some(Item { what: Event::CutOpening(_, policy), seed, .. })) => {
                     self.say(|| format!("the power fails while it opens ({policy:?})"));
                     self.seen.tally.count("fault: the power fails while the group opens");
                     self.unreadable = disks.unreadable();
@@ -272,7 +272,7 @@ impl History {
 
     /// No copy of metadata is bad, nothing was written elsewhere, and all promises hold.
     fn is_sound(&self) -> bool {
-        !(self.is_harmed || self.is_misdirected || self.is_void)
+        !(self.has_bad_metadata || self.has_misdirected_write || self.may_be_anything)
     }
 
     /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
@@ -304,11 +304,11 @@ impl History {
         judge_group(&oracle, &infos, &found, self.since).map_err(|what| format!("since {:?}: {what}", self.since))?;
         let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
         let mut check = check.map_err(|e| format!("check after opening: {e}"))?;
-        if self.is_harmed && check.repairable == check.findings.len() as u64 {
+        if self.has_bad_metadata && check.repairable == check.findings.len() as u64 {
             let repair = world.try_run(group.repair_open()).map_err(|stuck| format!("repair: {stuck}"))?;
             check = repair.map_err(|e| format!("repair after opening: {e}"))?;
             self.seen.tally.add_to("copies of metadata repaired by check", check.repaired.len() as u64);
-            self.is_harmed = false;
+            self.has_bad_metadata = false;
         }
         if let Some(first) = check.findings.first() {
             return Err(format!("check after opening has {} findings; first: {first}", check.findings.len()));
@@ -320,10 +320,10 @@ impl History {
         Ok(())
     }
 
-    fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<Age> {
+    fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<LifeState> {
         group.set_no_space_timeout(Some(Duration::from_micros(self.plan.no_space_timeout)));
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
-        Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
+        Arc::new(LifeState::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }
 
     fn life(&mut self, life: usize) -> Result<(), String> {
@@ -338,7 +338,7 @@ impl History {
         drop(group);
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         let end = items.iter().find_map(|item| match item.what {
-            What::End(events, end) => Some((events + disks.events(), end, item.seed)),
+            Event::End(events, end) => Some((events + disks.events(), end, item.seed)),
             _ => None,
         });
         let running = all(age.clone(), items, self.plan.delays);
@@ -350,9 +350,9 @@ impl History {
         self.seen.tally.add_to("windows filled beside a snapshot", stats.windows_filled);
         let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
         // A copy that a disk did not take is old until a later checkpoint, or `check`, writes it.
-        self.is_harmed |= set(&age.is_harmed) || stats.copies_not_written > 0;
-        self.is_misdirected |= set(&age.is_misdirected);
-        self.is_void |= set(&age.is_void);
+        self.has_bad_metadata |= set(&age.has_bad_metadata) || stats.copies_not_written > 0;
+        self.has_misdirected_write |= set(&age.has_misdirected_write);
+        self.may_be_anything |= set(&age.may_be_anything);
         let ending = match outcome {
             Ok(Some(finished)) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
             Ok(None) => Ending::Stopped,
@@ -372,7 +372,7 @@ impl History {
     fn between(&mut self, life: usize) -> Result<(), String> {
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         for item in items {
-            let What::Between(fault) = item.what else { continue };
+            let Event::Between(fault) = item.what else { continue };
             if fault == Fault::Gone {
                 if self.lose(item.seed)? {
                     self.seen.tally.count(fault.name());
@@ -382,8 +382,8 @@ impl History {
             let Power::Off(image) = &mut self.power else { continue };
             let mut rng = Rng::new(item.seed);
             match fault {
-                Fault::Rot if faults::rot(image, &mut rng) => self.is_harmed = true,
-                Fault::Missing | Fault::Swapped if image.count() > 1 && !self.is_void => {
+                Fault::Rot if faults::rot(image, &mut rng) => self.has_bad_metadata = true,
+                Fault::Missing | Fault::Swapped if image.count() > 1 && !self.may_be_anything => {
                     let image = members(image)?;
                     let mut places: Vec<usize> = (0..image.count()).collect();
                     if fault == Fault::Missing {
@@ -401,7 +401,7 @@ impl History {
                     }
                     self.refused(&given, rng.bits())?;
                 }
-                Fault::Stale if !self.is_void && !self.is_misdirected => {
+                Fault::Stale if !self.may_be_anything && !self.has_misdirected_write => {
                     let image = members_of(image, &self.unreadable)?;
                     let Some(older) = self.older.as_ref().filter(|older| older.count().min(image.count()) > 1) else {
                         continue;
@@ -433,7 +433,7 @@ impl History {
     }
 
     /// What the life leaves behind.
-    fn end(&mut self, life: usize, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
+    fn end(&mut self, life: usize, age: &LifeState, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
         let moment = age.disks.moment();
         let mut rng = Rng::new(seed);
         if let Err(Error::DiskLost(error)) = age.client.group.failed()
@@ -478,12 +478,12 @@ impl History {
 
     /// A power cut that spoils what was being written, or leaves it unreadable, if the plan says so.
     fn spoil(&mut self, moment: &Moment, life: usize) {
-        let spoils = |what| matches!(what, What::Between(Fault::Spoiled | Fault::Unreadable));
+        let spoils = |what| matches!(what, Event::Between(Fault::Spoiled | Fault::Unreadable));
         let spoiled = self.plan.of_life(life).find(|item| spoils(item.what)).copied();
         let Some((item, Power::Off(image))) = spoiled.zip(Some(&mut self.power)) else { return };
         let mut rng = Rng::new(item.seed);
         let fault = match item.what {
-            What::Between(Fault::Spoiled) => {
+            Event::Between(Fault::Spoiled) => {
                 moment.spoil(image, &mut rng);
                 Fault::Spoiled
             }
@@ -516,19 +516,19 @@ impl History {
 }
 
 /// All clients and faults of a life, and its close.
-async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Result<(), Failure> {
+async fn all(age: Arc<LifeState>, items: Vec<Item>, delays: crate::disk::Delays) -> Result<(), Failure> {
     let mut clients: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
     for item in items {
         match item.what {
-            What::Client(client, _) => clients.entry(client).or_default().push(item),
-            What::Fault(at, fault) => {
+            Event::Client(client, _) => clients.entry(client).or_default().push(item),
+            Event::Fault(at, fault) => {
                 let (age, handle) = (age.clone(), age.handle.clone());
                 drop(handle.start("fault", async move {
                     age.handle.sleep(Duration::from_micros(at)).await;
                     faults::strike(&age, fault, delays, item.seed).await;
                 }));
             }
-            What::End(..) | What::CutOpening(..) | What::Between(_) => {}
+            Event::End(..) | Event::CutOpening(..) | Event::Between(_) => {}
         }
     }
     let started: Vec<_> = clients
@@ -538,7 +538,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
             let handle = age.handle.clone();
             handle.start("client", async move {
                 for item in items {
-                    if let What::Client(_, act) = item.what {
+                    if let Event::Client(_, act) = item.what {
                         age.act(item, act).await?;
                     }
                 }
@@ -549,7 +549,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
     for client in started {
         client.await?;
     }
-    age.wind_up().await
+    age.finish_life().await
 }
 
 /// The disks that the newest label names, as a host finds them.

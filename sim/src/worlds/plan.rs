@@ -58,7 +58,7 @@ pub enum End {
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Event {
     /// A client asks for something.
     Client(u32, Act),
     /// A disk misbehaves from this time on, in microseconds after the beginning of the life.
@@ -75,7 +75,7 @@ pub enum What {
 pub struct Item {
     pub number: usize,
     pub life: usize,
-    pub what: What,
+    pub what: Event,
     pub seed: u64,
 }
 
@@ -116,7 +116,7 @@ impl Plan {
         }
         for life in 0..if faults.contains(&Fault::Gone) { lives } else { 0 } {
             if apart.one_in(4) {
-                let (number, what) = (items.items.len(), What::Between(Fault::Gone));
+                let (number, what) = (items.items.len(), Event::Between(Fault::Gone));
                 items.items.push(Item { number, life, what, seed: apart.bits() });
             }
         }
@@ -125,7 +125,7 @@ impl Plan {
         let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
         for life in 0..if fails { lives } else { 0 } {
             if failing.one_in(3) {
-                let (number, what) = (items.items.len(), What::Fault(failing.below(20_000), Fault::Away));
+                let (number, what) = (items.items.len(), Event::Fault(failing.below(20_000), Fault::Away));
                 items.items.push(Item { number, life, what, seed: failing.bits() });
             }
         }
@@ -186,7 +186,7 @@ struct Items {
 }
 
 impl Items {
-    fn add(&mut self, what: What) {
+    fn add(&mut self, what: Event) {
         let (number, seed) = (self.items.len(), self.rng.bits());
         self.items.push(Item { number, life: self.life, what, seed });
     }
@@ -196,17 +196,17 @@ impl Items {
         let clients = self.rng.range(1, 4) as u32;
         if self.life == 0 {
             for _ in 0..self.rng.range(1, 3) {
-                self.add(What::Client(0, Act::Create));
+                self.add(Event::Client(0, Act::Create));
             }
             if is_full {
-                self.add(What::Client(0, Act::Snapshot));
-                self.add(What::Client(0, Act::Fill));
+                self.add(Event::Client(0, Act::Snapshot));
+                self.add(Event::Client(0, Act::Fill));
             }
         }
         for client in 0..clients {
             for _ in 0..self.rng.range(4, 24) {
                 let act = act(&mut self.rng, is_full);
-                self.add(What::Client(client, act));
+                self.add(Event::Client(client, act));
             }
         }
         let events = (self.items.len() - begun) as u64 * 7;
@@ -214,19 +214,19 @@ impl Items {
         let policy = *self.rng.pick(&POLICIES);
         match self.rng.below(8) {
             0 => {}
-            1 => self.add(What::End(at, End::Death)),
-            2 => self.add(What::End(at, End::VolatileDeath)),
-            _ => self.add(What::End(at, End::Cut(policy))),
+            1 => self.add(Event::End(at, End::Death)),
+            2 => self.add(Event::End(at, End::VolatileDeath)),
+            _ => self.add(Event::End(at, End::Cut(policy))),
         }
         while self.rng.one_in(3) {
             let (at, policy) = (self.rng.range(1, 60), *self.rng.pick(&POLICIES));
-            self.add(What::CutOpening(at, policy));
+            self.add(Event::CutOpening(at, policy));
         }
         // One that is drawn apart.
         let faults: Vec<Fault> = faults.iter().copied().filter(|fault| *fault != Fault::Gone).collect();
         if !faults.is_empty() && self.rng.one_in(2) {
             let (at, fault) = (self.rng.below(12_000), *self.rng.pick(&faults));
-            self.add(if fault.is_between() { What::Between(fault) } else { What::Fault(at, fault) });
+            self.add(if fault.is_between() { Event::Between(fault) } else { Event::Fault(at, fault) });
         }
     }
 }

@@ -18,7 +18,7 @@ use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
-use rowen_sim::scenario::{Step, Who};
+use rowen_sim::scenario::{Step, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -287,23 +287,24 @@ fn filling_takes_nothing_of_a_snapshots_size() {
 /// The power is cut before every second disk command while windows are filled.
 #[test]
 fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
-    let every = |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Who::A, block * 8, 8));
+    let every =
+        |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Target::A, block * 8, 8));
     let spec = VolumeSpec { blocks: 96, ..thick(0) };
     let mut sum = Report::default();
     for seed in 0..4 {
         let kind = if seed % 2 == 0 { VolumeKind::Thick } else { VolumeKind::Thin };
         let mut steps = vec![Step::Create(VolumeSpec { kind, full: FullPolicy::Fail, ..spec })];
-        steps.extend([Step::Write(Who::A, 0, 96 * 8), Step::Flush(Who::A)]);
-        steps.push(Step::Snapshot(Who::A, SnapshotKind::default()));
+        steps.extend([Step::Write(Target::A, 0, 96 * 8), Step::Flush(Target::A)]);
+        steps.push(Step::Snapshot(Target::A, SnapshotKind::default()));
         steps.extend(every(3, 64));
-        steps.push(Step::Flush(Who::A));
-        let writes = (0..6).map(|at| Step::Write(Who::A, at * 40, 3)).chain([Step::Flush(Who::A), Step::Rehome]);
+        steps.push(Step::Flush(Target::A));
+        let writes = (0..6).map(|at| Step::Write(Target::A, at * 40, 3)).chain([Step::Flush(Target::A), Step::Rehome]);
         steps.push(Step::Together(writes.collect()));
-        steps.extend([Step::Write(Who::A, 5, 16), Step::Snapshot(Who::A, SnapshotKind::default())]);
+        steps.extend([Step::Write(Target::A, 5, 16), Step::Snapshot(Target::A, SnapshotKind::default())]);
         steps.extend(every(5, 96));
-        steps.extend([Step::Rehome, Step::Write(Who::A, 0, 40), Step::Flush(Who::A), Step::Checkpoint]);
-        steps.extend([Step::Remove(vec![Who::Snap(0)]), Step::Reclaim, Step::Discard(Who::A, 100, 60)]);
-        steps.extend([Step::Rehome, Step::Checkpoint, Step::Flush(Who::A), Step::Verify]);
+        steps.extend([Step::Rehome, Step::Write(Target::A, 0, 40), Step::Flush(Target::A), Step::Checkpoint]);
+        steps.extend([Step::Remove(vec![Target::Snap(0)]), Step::Reclaim, Step::Discard(Target::A, 100, 60)]);
+        steps.extend([Step::Rehome, Step::Checkpoint, Step::Flush(Target::A), Step::Verify]);
         let small = Setup::small(1 + seed as usize % 2, 24);
         let config = Config { rehome: true, layout: Layout::Read, ..small.config.clone() };
         let setup = Setup { config, ..small };

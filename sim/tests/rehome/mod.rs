@@ -15,7 +15,7 @@ use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
-use rowen_sim::scenario::{Step, Who};
+use rowen_sim::scenario::{Step, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,21 +189,22 @@ fn a_copy_that_is_not_watched_is_found() {
 /// The power is cut before every disk command while windows are moved.
 #[test]
 fn a_cut_leaves_what_was_flushed() {
-    let every = |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Who::A, block * 8, 8));
+    let every =
+        |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Target::A, block * 8, 8));
     let spec = VolumeSpec { blocks: 96, ..thick(0) };
-    let mut steps = vec![Step::Create(spec), Step::Write(Who::A, 0, 96 * 8), Step::Flush(Who::A)];
-    steps.push(Step::Snapshot(Who::A, SnapshotKind::default()));
+    let mut steps = vec![Step::Create(spec), Step::Write(Target::A, 0, 96 * 8), Step::Flush(Target::A)];
+    steps.push(Step::Snapshot(Target::A, SnapshotKind::default()));
     steps.extend(every(2, 64));
-    steps.extend([Step::Flush(Who::A), Step::Remove(vec![Who::Snap(0)]), Step::Reclaim]);
-    let together = (0..6).map(|at| Step::Write(Who::A, at * 40, 3)).chain([Step::Flush(Who::A)]);
+    steps.extend([Step::Flush(Target::A), Step::Remove(vec![Target::Snap(0)]), Step::Reclaim]);
+    let together = (0..6).map(|at| Step::Write(Target::A, at * 40, 3)).chain([Step::Flush(Target::A)]);
     steps.push(Step::Together(together.collect()));
     steps.extend([
-        Step::Write(Who::A, 5, 16),
-        Step::Snapshot(Who::A, SnapshotKind::default()),
-        Step::Write(Who::A, 0, 40),
+        Step::Write(Target::A, 5, 16),
+        Step::Snapshot(Target::A, SnapshotKind::default()),
+        Step::Write(Target::A, 0, 40),
     ]);
-    steps.extend([Step::Flush(Who::A), Step::Checkpoint, Step::Remove(vec![Who::Snap(0)]), Step::Reclaim]);
-    steps.extend([Step::Discard(Who::A, 100, 60), Step::Checkpoint, Step::Flush(Who::A), Step::Verify]);
+    steps.extend([Step::Flush(Target::A), Step::Checkpoint, Step::Remove(vec![Target::Snap(0)]), Step::Reclaim]);
+    steps.extend([Step::Discard(Target::A, 100, 60), Step::Checkpoint, Step::Flush(Target::A), Step::Verify]);
     let mut sum = Report::default();
     for seed in 0..3 {
         let small = Setup::small(1 + seed as usize % 2, 24);
