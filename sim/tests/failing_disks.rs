@@ -1,6 +1,6 @@
 //! A disk fails while its group is in use, and the group goes on without it (rule MB9).
 
-use crate::journals::{BLOCKS, written_volumes};
+use crate::journal_copies::{BLOCKS, written_volumes};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::error::Error;
