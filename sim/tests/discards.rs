@@ -24,7 +24,7 @@ const ALL: Policy = Policy { freed: true, passed_down: true };
 
 fn setup(pvs: usize, mib: u64, discards: Policy) -> Setup {
     let setup = Setup::small(pvs, mib);
-    Setup { config: Config { discards, least_discarded: 1, ..setup.config }, ..setup }
+    Setup { config: Config { discards, min_discarded: 1, ..setup.config }, ..setup }
 }
 
 struct Made {

@@ -637,7 +637,7 @@ fn what_is_behind_it_in_an_old_group_keeps_one_from_growing() {
     world.run(async {
         let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
         let has = group.info().pvs[0].extents;
-        assert_eq!(group.most_extents(PvIndex(0)), has);
+        assert_eq!(group.max_extents(PvIndex(0)), has);
         let refused = group.resize_pv(PvIndex(0), 2 * PV.size).await.unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
         group.resize_pv(PvIndex(1), 2 * PV.size).await.unwrap();

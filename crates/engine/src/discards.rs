@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most runs of blocks that wait for a discard.
-const MOST_RUNS: usize = 1 << 16;
+const MAX_RUNS: usize = 1 << 16;
 
 /// A part of a volume that a user discarded.
 pub type Part = (VolumeId, Range<u64>);
@@ -84,9 +84,9 @@ impl DiscardQueue {
     /// A user discarded this part of a volume, so these blocks became free or unwritten.
     pub fn queue(&self, part: Part, runs: impl IntoIterator<Item = Run>) {
         let mut state = self.state.lock();
-        let room = MOST_RUNS.saturating_sub(state.queued_runs.len());
+        let room = MAX_RUNS.saturating_sub(state.queued_runs.len());
         state.queued_runs.extend(runs.into_iter().take(room));
-        let has_room = state.queued.len() < MOST_RUNS;
+        let has_room = state.queued.len() < MAX_RUNS;
         match state.queued.last_mut().filter(|(id, last)| *id == part.0 && last.end == part.1.start) {
             Some((_, last)) => last.end = part.1.end,
             None if has_room => state.queued.push(part),
@@ -169,7 +169,7 @@ impl State {
             self.runs.remove(&start);
             run = run.start.min(start)..run.end.max(end);
         }
-        if self.runs.len() < MOST_RUNS {
+        if self.runs.len() < MAX_RUNS {
             self.runs.insert(run.start, run.end);
         }
     }

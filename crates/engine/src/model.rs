@@ -45,7 +45,7 @@ pub struct Config {
     /// What is discarded on the disks.
     pub discards: DiscardPolicy,
     /// The smallest free run that is discarded, in blocks.
-    pub least_discarded: u64,
+    pub min_discarded: u64,
     /// Read-only: nothing is written, and the journal is replayed only in memory.
     pub read_only: bool,
     /// If a physical volume fails that the group can do without, requests are left to another process, which opens the group
@@ -74,7 +74,7 @@ impl Default for Config {
             layout: Layout::Space,
             fill_keeps: 25,
             discards: DiscardPolicy::default(),
-            least_discarded: 16,
+            min_discarded: 16,
             read_only: false,
             leaves_failed_disks: false,
             planted: None,

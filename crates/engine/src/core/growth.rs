@@ -3,7 +3,7 @@
 use super::Core;
 use crate::error::{Error, Result};
 use crate::map::MapError;
-use crate::space::metadata::{Admission, LEAST_METADATA};
+use crate::space::metadata::{Admission, MIN_METADATA};
 use crate::space::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::units::VgBlock;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Core {
     }
 
     async fn grow_alone(&self, open: OpenArenas) -> Result<bool> {
-        let wanted = LEAST_METADATA.max(self.placement().extent_blocks);
+        let wanted = MIN_METADATA.max(self.placement().extent_blocks);
         let mut grown = 0;
         while grown < wanted {
             let pairs = self.take_for_growth(open).await?;
@@ -85,7 +85,7 @@ impl Core {
 
     /// M9
     async fn take_pieces(&self) -> Result<Vec<[Run; 2]>> {
-        let plan = self.with_nodes_privileged(|| self.space.lock().pieces_for_metadata(self.alloc_context())).await?;
+        let plan = self.with_nodes_privileged(|| self.space.lock().runs_for_metadata(self.alloc_context())).await?;
         let mut taken: Vec<[Run; 2]> = Vec::new();
         for pair in plan {
             self.meta.lock().reserve_for_pair();

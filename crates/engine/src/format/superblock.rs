@@ -4,7 +4,7 @@
 
 use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
-use super::zones::{MOST_ZONES, Zone, ZoneTable};
+use super::zones::{MAX_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::bad_runs::{BadRuns, MAX_BAD_RUNS};
 use crate::planted;
@@ -162,11 +162,11 @@ pub fn has_gaps(pvs: &[PvEntry]) -> bool {
 /// last one or, if there are no such numbers, right behind it. None: there are too few numbers.
 pub fn place_behind(end: u64, extent_blocks: u64, extents: u64) -> Option<u64> {
     let roomy = end.checked_mul(extent_blocks)?.checked_next_multiple_of(ROOM)? / extent_blocks;
-    [roomy, end].into_iter().find(|first| extents <= most_extents(*first, extent_blocks))
+    [roomy, end].into_iter().find(|first| extents <= max_extents(*first, extent_blocks))
 }
 
 /// The most extents that the last physical volume can have if it begins here.
-pub fn most_extents(first_extent: u64, extent_blocks: u64) -> u64 {
+pub fn max_extents(first_extent: u64, extent_blocks: u64) -> u64 {
     ((RECORD_LIMIT - 1) / extent_blocks).saturating_sub(first_extent)
 }
 
@@ -364,7 +364,7 @@ fn decode_zones(record: &SuperblockRecord) -> Option<ZoneTable> {
     let (serial, count, crc) = (record.zones_serial, record.zones_count, record.zones_crc);
     let is_announced = record.incompatible & FEATURE_ZONES != 0;
     let is_possible = match is_announced {
-        true => count > 0 && count as usize <= MOST_ZONES && serial < RECORD_LIMIT,
+        true => count > 0 && count as usize <= MAX_ZONES && serial < RECORD_LIMIT,
         false => (serial, count, crc) == (0, 0, 0),
     };
     is_possible.then_some(ZoneTable { serial, count, crc, zones: Vec::new() })
@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(place_behind(last - 4, 1024, 4), Some(last - 4));
         assert_eq!(place_behind(last - 4, 1024, 5), None);
         assert_eq!(place_behind(last - room, 1024, 5), Some(last + 1 - room), "the last multiple");
-        assert_eq!(most_extents(last - 4, 1024), 4);
+        assert_eq!(max_extents(last - 4, 1024), 4);
         assert_eq!(place_behind(1, 1 << 28, 5), Some(256), "extents of a terabyte");
     }
 

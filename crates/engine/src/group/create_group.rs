@@ -14,7 +14,7 @@ use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::Space;
-use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::metadata::{MIN_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
 use crate::units::{BLOCK_SIZE, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ impl Group {
         let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
         let journal_bytes = (placement.count() * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
-        let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
+        let pairs = (MIN_METADATA / spec.extent_blocks).max(1);
         let metadata = pairs * spec.extent_blocks;
         // Blocks in use at the beginning of each physical volume. The second copy goes to another physical volume, if
         // one has room.

@@ -239,14 +239,14 @@ impl Group {
     /// included.
     async fn begin_free(&self, range: &Range<u64>, may_punch: bool, is_walk: bool) -> Result<(Segments, Discarded)> {
         let core = &self.core;
-        let around = if is_walk { 0 } else { core.config.least_discarded - 1 };
+        let around = if is_walk { 0 } else { core.config.min_discarded - 1 };
         let wide = range.start.saturating_sub(around)..range.end.saturating_add(around);
         let begin = || {
             let _gate = core.gate.read();
             let space = core.space.lock();
             let (runs, next) = match planted::is("discards_used_blocks") || core.planted("discards_used_blocks") {
                 true if !is_walk => (vec![(range.start, range.end - range.start)], None),
-                _ => space.free_pieces(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
+                _ => space.free_runs_in(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
             };
             let segments = self.places_to_discard(&runs, may_punch);
             if !segments.is_empty() {
@@ -288,7 +288,7 @@ impl Group {
     /// The places of these blocks for which a discard is supported and worth a request.
     fn places_to_discard(&self, runs: &[Run], may_punch: bool) -> Segments {
         let core = &self.core;
-        let (mut placement, least) = (core.placement(), core.config.least_discarded);
+        let (mut placement, least) = (core.placement(), core.config.min_discarded);
         if core.planted("discards_ignore_moves") {
             placement = Arc::new(Placement::new(placement.extent_blocks, placement.pvs.clone()));
         }

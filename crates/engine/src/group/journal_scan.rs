@@ -24,8 +24,8 @@ const SCAN: u64 = 4 << 20;
 /// Blocks of data in one read to prove a record: the size of the largest request of an export.
 const PROOF_BLOCKS: u64 = 256;
 /// Such reads in flight together, and the most that they read, which is in memory meanwhile.
-const PROOFS_UNDER_WAY: usize = 32;
-const PROOF_BLOCKS_UNDER_WAY: u64 = 8 * PROOF_BLOCKS;
+const PROOFS_IN_FLIGHT: usize = 32;
+const PROOF_BLOCKS_IN_FLIGHT: u64 = 8 * PROOF_BLOCKS;
 
 /// What the scan of the journal found.
 pub(super) struct Scan {
@@ -37,7 +37,7 @@ pub(super) struct Scan {
 }
 
 /// The most unreadable blocks. If there are more, the disk fails, and a power cut is not the cause.
-const MOST_UNREADABLE: usize = 256;
+const MAX_UNREADABLE: usize = 256;
 
 /// Reads around unreadable sectors, which become zeros.
 struct PatchyReader<'a> {
@@ -69,7 +69,7 @@ impl<'a> PatchyReader<'a> {
                 Err(Error::Disk(error)) => {
                     self.error.get_or_insert(error);
                     self.unreadable.insert(block);
-                    if self.unreadable.len() > MOST_UNREADABLE {
+                    if self.unreadable.len() > MAX_UNREADABLE {
                         return Err(Error::Disk(error));
                     }
                     self.read_by_sector(block, bytes).await;
@@ -367,7 +367,7 @@ pub(super) async fn prove(
         // Piece by piece: a record may name any length.
         while at < end {
             let blocks = (end - at).min(PROOF_BLOCKS);
-            while under_way.len() >= PROOFS_UNDER_WAY || blocks_under_way + blocks > PROOF_BLOCKS_UNDER_WAY {
+            while under_way.len() >= PROOFS_IN_FLIGHT || blocks_under_way + blocks > PROOF_BLOCKS_IN_FLIGHT {
                 blocks_under_way -= settle_proofs(&mut reader, &mut under_way, &mut proofs, &mut proven).await?;
             }
             let read = start_read(disks, placement, at, blocks);

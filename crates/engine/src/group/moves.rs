@@ -20,7 +20,7 @@ use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
-use crate::format::zones::MOST_ZONES;
+use crate::format::zones::MAX_ZONES;
 use crate::map::{self, MapError};
 use crate::model::{NewMove, PvExtents};
 use crate::moving::Window;
@@ -409,7 +409,7 @@ impl Group {
         let (from, to) = (first_byte(&old, moved.start), first_byte(&old, free.0));
         debug_assert_eq!(from.0, self.moves.state.lock().progress.from, "PM1: only the source is watched");
         let new = Arc::new(old.exchanged(moved.clone(), free_range));
-        if new.zones().len() > MOST_ZONES - ZONES_KEPT {
+        if new.zones().len() > MAX_ZONES - ZONES_KEPT {
             return Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into()));
         }
         moving.begin_run(from.1..from.1 + free.1 * BLOCK_SIZE, to.0, to.1);

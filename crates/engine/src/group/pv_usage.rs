@@ -8,7 +8,7 @@ use crate::units::{VgBlock, VolumeId};
 
 /// The most leaves of a volume's tree that are read, to bound the time of a report. Blocks beyond count as on the
 /// physical volume of the last block that was read.
-const MOST_LEAVES: usize = 64;
+const MAX_LEAVES: usize = 64;
 
 /// Blocks of a volume on one physical volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Group {
         let placement = core.placement();
         let mut places: Vec<PvUsage> = Vec::new();
         let mut cursor = 0;
-        for _ in 0..MOST_LEAVES {
+        for _ in 0..MAX_LEAVES {
             // Each step reads the tree again, under the lock under which it changes.
             let step = core
                 .with_nodes_privileged(|| {

@@ -15,7 +15,7 @@ use super::journal_layout::journal_in;
 use super::leave::in_use;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
-use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};
+use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, max_extents};
 use crate::model::NewPv;
 use crate::placement::Placement;
 use crate::space::{Cut, Run, Space};
@@ -58,13 +58,13 @@ impl Group {
     }
 
     /// The most extents that a physical volume can have: up to the next physical volume, or to the highest number.
-    pub fn most_extents(&self, pv: PvIndex) -> u64 {
+    pub fn max_extents(&self, pv: PvIndex) -> u64 {
         let placement = self.core.placement();
         let index = usize::from(pv.0);
         let Some(pv) = placement.pvs.get(index) else { return 0 };
         let most = match placement.pvs.get(index + 1) {
             Some(next) => next.first_extent - pv.first_extent,
-            None => most_extents(pv.first_extent, placement.extent_blocks),
+            None => max_extents(pv.first_extent, placement.extent_blocks),
         };
         // Numbers behind its own that are in use, by extents of a physical volume that left, or of a part that was cut
         // off.
@@ -75,7 +75,7 @@ impl Group {
 
     /// Sets the bytes of its disk that a physical volume uses. Metadata moves away from the part that is cut off.
     /// [`Error::Busy`]: that part has other blocks in use. [`Error::NoSpace`]: there would be too little room for the
-    /// reservations. [`Error::Invalid`]: there are too few extent numbers ([`most_extents`](Self::most_extents)), the
+    /// reservations. [`Error::Invalid`]: there are too few extent numbers ([`max_extents`](Self::max_extents)), the
     /// disk is smaller, or no extent would be left. After an error the table has not changed.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
@@ -94,7 +94,7 @@ impl Group {
         if extents == 0 {
             return Err(Error::Invalid(format!("a physical volume of {bytes} bytes is too small for one extent")));
         }
-        let most = self.most_extents(pv);
+        let most = self.max_extents(pv);
         if extents > most {
             return Err(Error::Invalid(format!("this physical volume can have {most} extents, not {extents}")));
         }

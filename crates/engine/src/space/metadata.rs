@@ -47,15 +47,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks in each copy of a new group's metadata area, and the least growth: the reserve (M2) needs some blocks, even
 /// if extents are small.
-pub const LEAST_METADATA: u64 = 256;
+pub const MIN_METADATA: u64 = 256;
 
 /// The least reserve for removal, discards and the free tree.
-const LEAST_RESERVE: u64 = 32;
+const MIN_RESERVE: u64 = 32;
 
 /// Blocks beyond the reserve with which a write is admitted (M3): enough to split nodes on every level...
 pub const NODES_FOR_WRITE: u64 = 16;
 /// ... and this many for each other write in flight: its leaf, and its part of the path above.
-const NODES_UNDER_WAY: u64 = 2;
+const NODES_IN_FLIGHT: u64 = 2;
 
 /// The most runs that one part of a removal, discard or reduction frees: the runs of a few leaves.
 pub const RUNS_TOGETHER: usize = 1024;
@@ -281,7 +281,7 @@ impl MetaSpace {
 
     /// Blocks withheld from ordinary writers (M2).
     pub fn reserve(&self) -> u64 {
-        (self.total() / 8).clamp(LEAST_RESERVE, 1024) + self.reserved_for_checkpoint()
+        (self.total() / 8).clamp(MIN_RESERVE, 1024) + self.reserved_for_checkpoint()
     }
 
     /// Sets the source of the changing byte count.
@@ -336,7 +336,7 @@ impl MetaSpace {
     /// Admits a change that makes the stream longer by this many bytes, if there is room (M2), and reserves them.
     pub fn admit_change(&mut self, bytes: u64) -> bool {
         self.added_bytes += bytes;
-        let is_in = self.free >= self.reserved_for_checkpoint() + LEAST_RESERVE;
+        let is_in = self.free >= self.reserved_for_checkpoint() + MIN_RESERVE;
         if !is_in {
             self.added_bytes -= bytes;
         }
@@ -417,7 +417,7 @@ impl MetaSpace {
     /// Blocks that M3 needs: for the writes in flight, and to admit another one.
     fn needed_by_writes(&self) -> u64 {
         let writes = if planted::is("writes_uncounted") { 0 } else { self.writes };
-        NODES_FOR_WRITE + writes * NODES_UNDER_WAY + self.unmapping
+        NODES_FOR_WRITE + writes * NODES_IN_FLIGHT + self.unmapping
     }
 
     /// Blocks that closing an arena must leave (M4).
@@ -466,7 +466,7 @@ impl MetaSpace {
     /// Admits a discard that takes at most this many blocks, also from the reserve, because it frees space. It ends
     /// with [`unmap_done`](Self::unmap_done). `Admission::Refused`: no discard in flight holds blocks for which it could wait.
     pub fn admit_unmap(&mut self, blocks: u64) -> Admission {
-        let others = self.writes * NODES_UNDER_WAY + self.unmapping;
+        let others = self.writes * NODES_IN_FLIGHT + self.unmapping;
         if self.free >= self.reserved_for_checkpoint() + others + blocks {
             self.unmapping += blocks;
             return Admission::Granted;

@@ -1,4 +1,4 @@
-use super::longest::all_leaves;
+use super::longest_run::all_leaves;
 use super::metadata::NODES_FOR_WRITE;
 use super::*;
 use crate::map::{self, Extent, Fit};
@@ -49,7 +49,7 @@ fn free_space_that_contradicts_itself_is_not_kept() {
 }
 
 /// The first free extent of `min` blocks in `place` of all that the tree has.
-fn found_by_a_look_at_all(space: &Space, context: AllocContext<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
+fn found_in_all_leaves(space: &Space, context: AllocContext<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
     let fit = map::first_fit(context.cache, &space.free_tree, place.start, min, usize::MAX).unwrap();
     let mut at = place.start;
     let mut fit = fit;
@@ -68,8 +68,8 @@ fn found_by_a_look_at_all(space: &Space, context: AllocContext<'_>, min: u32, pl
 
 /// LR1: searches that pass over places find what a look at all leaves finds, whatever is taken and put back in between.
 #[test]
-fn searches_find_what_a_look_at_all_leaves_finds() {
-    const BLOCKS: u64 = 40 * longest::CHUNK;
+fn searches_find_the_first_fit_of_all_leaves() {
+    const BLOCKS: u64 = 40 * longest_run::CHUNK;
     for seed in 1..=8u64 {
         let mut dice = seed;
         let mut below = |n: u64| {
@@ -84,7 +84,7 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
         space.add_free(context, (BLOCKS / 2, BLOCKS / 2)).unwrap();
         let mut taken: Vec<Run> = Vec::new();
         // In half of the runs the first chunks are in pieces of one block, so that each has many leaves.
-        let pieces = if seed % 2 == 0 { 4 * longest::CHUNK } else { 0 };
+        let pieces = if seed % 2 == 0 { 4 * longest_run::CHUNK } else { 0 };
         for block in (0..pieces).step_by(2) {
             space.take_run(context, (block, 1)).unwrap();
             taken.push((block, 1));
@@ -94,7 +94,7 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
             let takes = if round < 3000 { 3 } else { 1 };
             for _ in 0..4 {
                 if below(4) < takes
-                    && let Some(e) = found_by_a_look_at_all(&space, context, 1, &(below(BLOCKS)..u64::MAX))
+                    && let Some(e) = found_in_all_leaves(&space, context, 1, &(below(BLOCKS)..u64::MAX))
                 {
                     let class = below(12);
                     let most = 1 + below(1 << class);
@@ -117,7 +117,7 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
             if below(2) == 0 {
                 continue;
             }
-            let wanted = found_by_a_look_at_all(&space, context, min, &place);
+            let wanted = found_in_all_leaves(&space, context, min, &place);
             let found = space.search_in(context, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
             assert_eq!(found, wanted, "seed {seed}, round {round}: {min} blocks in {place:?}");
         }
@@ -126,13 +126,13 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
 
 /// A run that becomes free where a look that is not done has been counts, too.
 #[test]
-fn a_look_that_is_not_done_hears_of_what_becomes_free() {
+fn an_unfinished_search_counts_freed_runs() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(longest::CHUNK, 0)]));
-    space.add_free(context, (0, longest::CHUNK)).unwrap();
-    for block in (0..longest::CHUNK).step_by(2) {
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(longest_run::CHUNK, 0)]));
+    space.add_free(context, (0, longest_run::CHUNK)).unwrap();
+    for block in (0..longest_run::CHUNK).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();
     }
     let search = |space: &mut Space, min, mut leaves| {
@@ -148,8 +148,8 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
 }
 
 #[test]
-fn a_look_that_hears_of_nothing_is_found() {
-    must_be_found("search_not_updated", a_look_that_is_not_done_hears_of_what_becomes_free);
+fn a_search_that_misses_freed_runs_is_found() {
+    must_be_found("search_not_updated", an_unfinished_search_counts_freed_runs);
 }
 
 /// An arena is used up, a part of it is freed, and another arena begins there: slots of the first one say nothing about it (S5).
@@ -241,20 +241,20 @@ fn faults_of_reservations_and_of_metadata_are_found() {
 
 /// Blocks that are free one by one, of which nothing is known, in a space that may look at two leaves at once.
 fn scattered(context: AllocContext<'_>, chunks: u64) -> Space {
-    let blocks = chunks * longest::CHUNK;
+    let blocks = chunks * longest_run::CHUNK;
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(blocks, 0)]));
     space.add_free(context, (0, blocks)).unwrap();
     for block in (0..blocks).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();
     }
-    space.longest = Longest::default();
+    space.longest = LongestRuns::default();
     space.part.leaves = 2;
     space
 }
 
 /// LR3: a search that leaves nothing out is done in parts, and comes to the same.
 #[test]
-fn large_runs_are_looked_for_in_parts() {
+fn large_runs_are_searched_in_parts() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 12]], &[], 1 << 12));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
@@ -274,8 +274,8 @@ fn large_runs_are_looked_for_in_parts() {
 }
 
 #[test]
-fn a_look_at_all_in_one_hold_is_found() {
-    must_be_found("search_not_divided", large_runs_are_looked_for_in_parts);
+fn a_search_that_is_not_divided_is_found() {
+    must_be_found("search_not_divided", large_runs_are_searched_in_parts);
 }
 
 /// A search ends where what was learnt is forgotten between its parts, too: they grow.
@@ -288,7 +288,7 @@ fn parts_of_a_search_grow() {
     let mut parts = 0;
     while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::Kept) {
         assert!(matches!(error, AllocError::Map(MapError::Again)), "{error:?}");
-        space.longest = Longest::default();
+        space.longest = LongestRuns::default();
         parts += 1;
         assert!(parts < 10_000, "the search never ends");
     }

@@ -20,7 +20,7 @@ use crate::space::pools::PoolLeft;
 use crate::units::{Seq, VolumeId};
 
 /// A chunk counts as at least this many blocks (F4).
-const LEAST_CHUNK: u64 = 16;
+const MIN_CHUNK: u64 = 16;
 
 impl Volume {
     /// Notes redirected blocks, if they may be filled. True: the group must be notified.
@@ -76,7 +76,7 @@ impl Volume {
                 _ => {}
             }
         }
-        let chunk = u64::from(state.meta.chunk_blocks).max(LEAST_CHUNK);
+        let chunk = u64::from(state.meta.chunk_blocks).max(MIN_CHUNK);
         shared > 0 && (shared <= redirected * chunk || self.core.planted("fill_unlimited"))
     }
 

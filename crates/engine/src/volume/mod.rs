@@ -6,12 +6,12 @@
 
 mod fill;
 mod gate;
+mod no_space;
 mod plan;
 mod planning;
 mod read;
 mod redirect;
 pub(crate) mod rehome;
-mod room;
 pub mod state;
 mod unmap;
 pub(crate) mod window;

@@ -1,6 +1,6 @@
 //! Short runs of free space for metadata, if no whole extent is free (M9).
 
-use super::metadata::LEAST_METADATA;
+use super::metadata::MIN_METADATA;
 use super::{AllocContext, Run, Space};
 use crate::map::{self, MapError};
 use std::cmp::Reverse;
@@ -9,12 +9,12 @@ use std::ops::Range;
 /// Leaves of the free tree from which runs are taken together, for each copy.
 const LEAVES: usize = 16;
 /// A smaller gain does not cover the nodes that change: one for each leaf, and some above them.
-const LEAST_GAIN: u64 = 2 * LEAVES as u64;
+const MIN_GAIN: u64 = 2 * LEAVES as u64;
 
 impl Space {
     /// Pairs of free runs of equal length for the growth of metadata, the longest ones among neighbouring leaves. The
     /// copies are on two physical volumes, if two have free space. None: there are too few.
-    pub fn pieces_for_metadata(&self, context: AllocContext<'_>) -> Result<Vec<[Run; 2]>, MapError> {
+    pub fn runs_for_metadata(&self, context: AllocContext<'_>) -> Result<Vec<[Run; 2]>, MapError> {
         let mut places = self.pvs.allocatable_each();
         places.sort_by_key(|(free, _)| Reverse(*free));
         let mut places = places.into_iter().map(|(_, place)| place);
@@ -24,12 +24,12 @@ impl Space {
             Some(place) => self.longest(context, &place)?,
             None => Vec::new(),
         };
-        if blocks_of(&second) < LEAST_GAIN {
+        if blocks_of(&second) < MIN_GAIN {
             (first, second) = deal(first);
         }
         let pairs = pair_up(first, second);
         let gain: u64 = pairs.iter().map(|[run, _]| run.1).sum();
-        Ok(if gain < LEAST_GAIN { Vec::new() } else { pairs })
+        Ok(if gain < MIN_GAIN { Vec::new() } else { pairs })
     }
 
     /// The free runs of some leaves, the longest first: first leaves behind the metadata in this place, then leaves
@@ -46,7 +46,7 @@ impl Space {
         let enough = |(_, len): &Run| {
             let before = taken;
             taken += len;
-            before < 2 * LEAST_METADATA
+            before < 2 * MIN_METADATA
         };
         Ok(runs.into_iter().take_while(enough).collect())
     }
@@ -110,7 +110,7 @@ fn deal(runs: Vec<Run>) -> (Vec<Run>, Vec<Run>) {
 
 /// Pairs of equal length from two lists, the longest first. The rest of a longer run is used for the next pair.
 fn pair_up(first: Vec<Run>, second: Vec<Run>) -> Vec<[Run; 2]> {
-    let mut left = LEAST_METADATA;
+    let mut left = MIN_METADATA;
     let mut lists = [first, second].map(|runs| runs.into_iter().peekable());
     let mut pairs = Vec::new();
     while left > 0

@@ -7,7 +7,7 @@ use std::ops::Range;
 impl Space {
     /// Free runs of blocks in the range, in order, until they have this many blocks. Also returns where the unsearched
     /// rest begins, if there is one.
-    pub fn free_pieces(
+    pub fn free_runs_in(
         &self,
         context: AllocContext<'_>,
         range: &Range<u64>,

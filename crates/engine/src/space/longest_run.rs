@@ -60,7 +60,7 @@ pub const CHUNK: u64 = 4096;
 const CHUNKS: u64 = 1024;
 const PAGE_BLOCKS: u64 = CHUNK * CHUNKS;
 /// Pages that are kept.
-const MOST_PAGES: usize = 4096;
+const MAX_PAGES: usize = 4096;
 /// The bound of an unknown chunk: above all classes.
 const UNKNOWN: u8 = u8::MAX;
 
@@ -79,7 +79,7 @@ struct Page {
 
 /// An unfinished search of a chunk: all runs that begin in it before `at` were seen.
 #[derive(Clone, Copy)]
-pub struct Look {
+pub struct ChunkSearch {
     pub chunk: u64,
     pub at: u64,
     /// The last run that was seen: where it begins, and where it ends.
@@ -87,9 +87,9 @@ pub struct Look {
     pub most: u8,
 }
 
-impl Look {
+impl ChunkSearch {
     /// Counts a free extent. Extents that touch are one run.
-    pub fn see(&mut self, start: u64, end: u64) {
+    pub fn add_extent(&mut self, start: u64, end: u64) {
         let begins = if self.run.1 == start { self.run.0 } else { start };
         self.run = (begins, end);
         self.most = self.most.max(class(end - begins));
@@ -98,13 +98,13 @@ impl Look {
 
 /// See the module.
 #[derive(Default)]
-pub struct Longest {
+pub struct LongestRuns {
     pages: BTreeMap<u64, Box<Page>>,
     /// A search that was interrupted because a node was missing. It resumes here.
-    pub look: Option<Look>,
+    pub search: Option<ChunkSearch>,
 }
 
-impl Longest {
+impl LongestRuns {
     /// The first place at or after `at` where a run of `min` blocks may begin.
     pub fn next(&self, mut at: u64, min: u64) -> u64 {
         let wanted = class(min);
@@ -135,16 +135,16 @@ impl Longest {
             *bound = class.max(*bound);
             page.most = page.most.max(*bound);
         }
-        let look = self.look.as_mut().filter(|_| !planted::is("search_not_updated"));
-        if let Some(look) = look.filter(|look| look.chunk == start / CHUNK) {
-            look.most = look.most.max(class);
+        let search = self.search.as_mut().filter(|_| !planted::is("search_not_updated"));
+        if let Some(search) = search.filter(|search| search.chunk == start / CHUNK) {
+            search.most = search.most.max(class);
         }
     }
 
     /// All runs that begin in the chunk were seen, and none begins behind it before `next`, or at all.
     pub fn settle(&mut self, chunk: u64, most: u8, next: Option<u64>) {
         let number = chunk / CHUNKS;
-        if !self.pages.contains_key(&number) && self.pages.len() >= MOST_PAGES {
+        if !self.pages.contains_key(&number) && self.pages.len() >= MAX_PAGES {
             self.pages.pop_first();
         }
         let bound = if planted::is("unknown_is_empty") { 0 } else { UNKNOWN };
@@ -166,5 +166,5 @@ impl Longest {
 }
 
 #[cfg(test)]
-#[path = "longest_test.rs"]
+#[path = "longest_run_test.rs"]
 mod tests;

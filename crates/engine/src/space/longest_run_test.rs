@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn what_is_known_to_be_short_is_passed_over() {
-    let mut longest = Longest::default();
+    let mut longest = LongestRuns::default();
     assert_eq!(longest.next(5, 64), 5, "nothing is known");
     longest.settle(0, class(63), Some(10 * CHUNK + 3));
     assert_eq!(longest.next(5, 64), 10 * CHUNK, "LR2: of that chunk nothing is known");
@@ -29,10 +29,10 @@ fn a_chunk_that_is_passed_over_unseen_is_found() {
 
 #[test]
 fn pages_are_bounded() {
-    let mut longest = Longest::default();
-    for page in 0..2 * MOST_PAGES as u64 {
+    let mut longest = LongestRuns::default();
+    for page in 0..2 * MAX_PAGES as u64 {
         longest.settle(page * CHUNKS, 1, Some((page + 1) * PAGE_BLOCKS));
     }
-    assert_eq!(longest.pages.len(), MOST_PAGES);
+    assert_eq!(longest.pages.len(), MAX_PAGES);
     assert_eq!(longest.next(3, 8), 3);
 }
