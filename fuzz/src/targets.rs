@@ -9,7 +9,7 @@ use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::superblock::PvEntry;
 use rowen_engine::format::zones::{MOST_ZONES, ZoneTable, are_sound};
-use rowen_engine::format::{journal, node, seen, stream, superblock};
+use rowen_engine::format::{features, journal, node, stream, superblock};
 use rowen_engine::placement::Placement;
 use rowen_engine::units::{Epoch, MetaBlock, Uuid};
 use rowen_host::hostile;
@@ -54,7 +54,7 @@ fn word(block: &[u8], at: usize) -> u64 {
 
 fn superblock(bytes: &[u8]) -> String {
     let block = sealed(bytes, b"ROWENPV1", 8);
-    let seen = seen::FormatSeen::of(&block);
+    let seen = features::FormatInfo::of(&block);
     match superblock::Superblock::decode(&block, "here") {
         Ok(Some(read)) => {
             assert!(seen.is_some_and(|seen| seen.can_be_opened()), "it was read, and cannot be opened");

@@ -43,7 +43,7 @@ pub const FEATURES: &[Feature] = &[
 
 /// The format of a group, or of a physical volume of no group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormatSeen {
+pub struct FormatInfo {
     pub version: u32,
     /// Features that a program must know to open the group.
     pub incompatible: u64,
@@ -56,15 +56,15 @@ pub struct FormatSeen {
     pub group: String,
 }
 
-impl FormatSeen {
+impl FormatInfo {
     /// Reads a block that has the magic number and the checksum of a superblock.
-    pub fn of(block: &[u8]) -> Option<FormatSeen> {
+    pub fn of(block: &[u8]) -> Option<FormatInfo> {
         let record = SuperblockRecord::decode_from(block)?;
         if record.magic != MAGIC || block_crc(block, 8) != record.crc || record.sequence >= RECORD_LIMIT {
             return None;
         }
         let name = record.name.get(..record.name_len as usize).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        Some(FormatSeen {
+        Some(FormatInfo {
             version: record.version,
             incompatible: record.incompatible,
             compatible: record.compatible,
@@ -104,13 +104,13 @@ mod tests {
     fn what_cannot_be_opened_tells_its_format() {
         let label =
             Superblock { sequence: 3, pv_uuid: Uuid([5; 16]), pv_index: 0, pv_size: 1 << 30, group: None }.encode();
-        let seen = FormatSeen::of(&label).unwrap();
+        let seen = FormatInfo::of(&label).unwrap();
         assert!(seen.can_be_opened() && seen.incompatible == 0 && seen.sequence == 3 && seen.group.is_empty());
         let with = |at: usize, byte: u8| {
             let mut block = label.clone();
             block[at] = byte;
             seal(&mut block, 8);
-            FormatSeen::of(&block).unwrap()
+            FormatInfo::of(&block).unwrap()
         };
         // The highest bit that there is.
         let newer = with(23, 0x80);
@@ -119,8 +119,8 @@ mod tests {
         assert!(with(31, 0x80).can_be_opened(), "a feature that need not be known");
         let mut damaged = label.clone();
         damaged[16] ^= 1;
-        assert_eq!(FormatSeen::of(&damaged), None);
-        assert_eq!(FormatSeen::of(&[0; 4096]), None);
-        assert_eq!(FormatSeen::of(&label[..100]), None);
+        assert_eq!(FormatInfo::of(&damaged), None);
+        assert_eq!(FormatInfo::of(&[0; 4096]), None);
+        assert_eq!(FormatInfo::of(&label[..100]), None);
     }
 }
