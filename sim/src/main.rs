@@ -1,4 +1,4 @@
-//! `rowen-sim`: worlds from the command line. `rowen-sim --help` says how.
+//! `rowen-sim` runs worlds from the command line. See `rowen-sim --help`.
 #![forbid(unsafe_code)]
 
 use rowen_sim::crash::Setup;
@@ -55,7 +55,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--from" => arguments.from = Some(number(value()?)?),
             "--images" => arguments.images = Some(number(value()?)?),
             "--minutes" => arguments.minutes = Some(number(value()?)?),
-            // The name lives as long as the program, which is short.
+            // The name is never freed: the program is short.
             "--planted" => arguments.options.planted = Some(Box::leak(value()?.into_boxed_str())),
             seed if !seed.starts_with('-') && arguments.seed.is_none() => {
                 arguments.seed = Some(number(seed.to_string())?);
@@ -142,7 +142,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
             return false;
         }
     };
-    // The report names the image's number; this line names the place of the panic.
+    // The report names the image's number. This line names the place of the panic.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
             println!("panic at {place}");

@@ -1,4 +1,5 @@
-//! How far a run of many is: it ends at the last one, after a time, or at SIGINT or SIGTERM, and says each minute what it came to.
+//! The progress of a long run. The run ends at the last item, after a time, or at SIGINT or SIGTERM. It reports its
+//! results each minute.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -13,17 +14,18 @@ pub struct Progress {
     all: Option<u64>,
     limit: Option<Duration>,
     begun: Instant,
-    /// When it was told last, since `begun`.
+    /// The time of the last report, since `begun`.
     told: Duration,
     is_ended: Arc<AtomicBool>,
 }
 
 impl Progress {
-    /// Of `all` (`None`: as many as there is time for) `what`, for so many minutes at most. From now on signals end the run in order.
+    /// A run of `all` items (`None`: as many as there is time for) named `what`, for at most `minutes`. From now on
+    /// signals end the run in order.
     pub fn new(what: &'static str, all: Option<u64>, minutes: Option<u64>) -> Progress {
         let is_ended = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // Without it the signal ends the program, and the tally is lost.
+            // Without this, the signal would end the program, and the results would be lost.
             let _may_be_refused = signal_hook::flag::register(signal, is_ended.clone());
         }
         let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
@@ -34,7 +36,7 @@ impl Progress {
         self.begun
     }
 
-    /// Whether there is to be one more, after `done`. Tells stderr each minute.
+    /// Whether to run one more item after `done`. Reports to stderr each minute.
     pub fn goes_on(&mut self, done: u64, failures: u64) -> bool {
         let spent = self.begun.elapsed();
         if spent.saturating_sub(self.told) >= MINUTE {

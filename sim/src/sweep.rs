@@ -1,7 +1,7 @@
 //! The error sweep: a scenario in which the n-th request of a kind fails, for every n.
 //!
-//! Whatever fails, nothing panics or hangs, and the failure is reported. The group opens again and has all that it
-//! promised.
+//! Whatever fails, nothing panics or hangs, and the failure is reported. The group opens again and keeps all of its
+//! promises.
 
 use crate::client::{Client, Failure};
 use crate::crash::{Setup, judge_image, panic_text};
@@ -18,20 +18,20 @@ use std::sync::Arc;
 /// Which requests fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedRequests {
-    /// The n-th alone.
+    /// Only the n-th.
     One,
     /// The n-th and all after it.
     AllFrom,
 }
 
-/// What one run with a failing request came to.
+/// The result of one run with a failing request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOutcome {
-    /// The scenario has fewer requests than that: the sweep is over.
+    /// The scenario has fewer requests than that: the sweep has ended.
     NotReached,
     /// An operation reported an error.
     Error,
-    /// All operations succeeded: the failure was covered up (a second copy, a retry) or concerned nobody's request.
+    /// All operations succeeded: a second copy or a retry covered the failure, or no operation needed the request.
     Nothing,
 }
 
@@ -68,7 +68,8 @@ fn fail_inside(
     let oracle: Arc<Mutex<Oracle>> = Arc::default();
     let client = Client::new(world.handle(), group.clone(), oracle.clone());
     let mut runner = Runner::new(client.clone());
-    // After an error the scenario goes on: later operations fail cleanly or work, and nothing is lost by either.
+    // After an error the scenario continues. Later operations fail with an error or work, and nothing is lost by
+    // either.
     let mut told = FaultOutcome::Nothing;
     for step in steps {
         match world.try_run(runner.run(std::slice::from_ref(step))) {

@@ -1,14 +1,14 @@
-//! A disk's volatile cache: what was written and not flushed, in order, and what a power cut may make of it.
+//! A disk's volatile cache: unflushed writes in order, and what a power cut may keep of them.
 
 use super::image::{Bytes, Image};
 use crate::rng::Rng;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::fixed_hash::Map;
 
-/// What is left of the cache after power loss. Every policy is one that a real disk may follow.
+/// What power loss leaves of the cache. Every policy is one that a real disk may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing that was not flushed.
+    /// Only what was flushed.
     Nothing,
     /// Everything.
     All,
@@ -18,7 +18,7 @@ pub enum Policy {
     Sectors,
     /// Only the newest command: the greatest re-ordering.
     Newest,
-    /// Of each sector any version.
+    /// Any version of each sector.
     Versions,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct CachedWrite {
     pub offset: u64,
     pub len: usize,
     pub bytes: Bytes,
-    /// When its command was completed, in disk events; none: still under way.
+    /// The disk event at which its command was completed. None: still in flight.
     pub completed: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl CachedWrite {
     }
 }
 
-/// The pieces of a set of disks' caches, in the order in which they were carried out.
+/// The pieces in the caches of a set of disks, in the order in which they were carried out.
 #[derive(Clone, Default)]
 pub(super) struct Cache {
     held: Vec<CachedWrite>,
@@ -78,17 +78,17 @@ impl Cache {
         }
     }
 
-    /// Nobody waits for these any more: the next flush covers them.
+    /// No task waits for these commands any more: the next flush covers them.
     pub fn complete_all(&mut self, event: u64) {
         self.held.iter_mut().for_each(|piece| piece.completed = piece.completed.or(Some(event)));
     }
 
-    /// Drops everything for a physical volume that is gone.
+    /// Drops the pieces of a physical volume that was removed.
     pub fn forget(&mut self, pv: PvIndex) {
         self.held.retain(|piece| piece.pv != pv);
     }
 
-    /// Moves to `durable` what was completed by disk event `until`.
+    /// Moves to `durable` all pieces that were completed by disk event `until`.
     pub fn flush(&mut self, until: u64, durable: &mut Image) {
         let mut kept: Vec<CachedWrite> = Vec::new();
         for piece in self.held.drain(..) {
@@ -97,7 +97,7 @@ impl Cache {
                 continue;
             }
             durable.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
-            // An older piece that is still cached must not come back over this one.
+            // An older piece that is still cached must not overwrite this one later.
             if kept.iter().any(|older| older.overlaps(&piece)) {
                 kept = kept.iter().flat_map(|older| remainder(older, &piece)).collect();
             }
@@ -144,7 +144,7 @@ impl Cache {
     }
 }
 
-/// What is left of `older` around `newer`.
+/// The parts of `older` that `newer` does not cover.
 fn remainder(older: &CachedWrite, newer: &CachedWrite) -> Vec<CachedWrite> {
     if !older.overlaps(newer) {
         return vec![older.clone()];

@@ -1,4 +1,4 @@
-//! What becomes of a request: it is checked and counted, its commands wait in the cache, are carried out in any order,
+//! The life of a request. It is checked and counted, its commands wait in the cache, they are carried out in any order,
 //! also in part, and it completes.
 
 use super::cache::CachedWrite;
@@ -8,26 +8,26 @@ use crate::stamp::{self, Found};
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, PvIndex, Segment, Segments};
 use std::sync::Arc;
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Ticket {
     fails: bool,
-    /// It fails because of this.
+    /// The reason for which it fails.
     no_room: Option<DiskError>,
     work: Work,
 }
 
 enum Work {
     Read(Segments, PageBuf),
-    /// A read that saw the disk as it was when it was asked.
+    /// The contents for a read that sees the disk as it was at its submission.
     Done(DiskResult),
     /// Commands of this write, first and last.
     Write(u64, u64, (PvIndex, u64)),
-    /// A flush covers what was completed by this event.
+    /// A flush covers all commands that were completed by this event.
     Flush(u64),
 }
 
 impl State {
-    /// The engine must keep its side of the contract.
+    /// Checks that the engine keeps its side of the contract.
     pub(super) fn check(&self, op: &DiskOp) {
         let (segments, held) = match op {
             DiskOp::Read { segments, buf } => (segments, Some(buf.capacity())),
@@ -157,7 +157,7 @@ impl State {
         if self.faults.lost_write == Some(number) {
             self.under_way.retain(|piece| piece.command < first);
         } else {
-            // Some disks are quick: a first part may be carried out right away, and be seen by reads.
+            // Some disks are quick: a first part may be carried out at once, and be seen by reads.
             let early = if fails { 1 } else { 3 };
             for command in first..last {
                 if self.rng.one_in(early) {
@@ -171,7 +171,7 @@ impl State {
         Work::Write(first, last, place)
     }
 
-    /// Which segment of this write meets with what, if it is metadata and something is to happen to it.
+    /// The segment of this write that gets a fault, and the fault, if the write is metadata and one is due.
     fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, WriteFault)> {
         let bytes = &buf.as_slice()[segments[0].at as usize..];
         let is_next = is_metadata(bytes) && !bytes.starts_with(b"ROWENJRN");
@@ -179,7 +179,7 @@ impl State {
         mishap.map(|mishap| (self.rng.below(segments.len() as u64) as usize, mishap))
     }
 
-    /// The segment and the bytes of it that are lost, if this is the data for that.
+    /// The segment, and its bytes that are lost, if this is the data for that fault.
     fn lose_data(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, u64, u64)> {
         self.faults.lost_data.as_ref()?;
         let sectors = buf.as_slice().chunks_exact(stamp::SECTOR);
@@ -201,7 +201,7 @@ impl State {
         let first = self.commands;
         for segment in segments {
             self.count(segment, |counts, _| counts.discards += 1);
-            // Discarded contents are anything: what was there, zeros, or another's rubbish.
+            // Discarded blocks hold anything: the old contents, zeros, or rubbish.
             let value = match self.rng.below(3) {
                 0 => continue,
                 1 if segment.len <= 1 << 20 => 0xDE,
@@ -270,7 +270,7 @@ impl State {
                         at += 1;
                     }
                 }
-                // What a failed write did carry out lies in the cache as anything else does.
+                // The part of a failed write that was carried out is in the cache, like other writes.
                 for command in first..last {
                     self.cache.complete(command, self.events);
                 }

@@ -1,4 +1,4 @@
-//! Scenarios that nobody wrote: sequences of an alphabet, one after the other, and random ones.
+//! Generated scenarios: all sequences of an alphabet, in order, and random ones.
 
 use super::scripted::{snap, thick, thin};
 use super::{Step, Target};
@@ -31,7 +31,7 @@ pub fn alphabet() -> Vec<Step> {
     ]
 }
 
-/// What the enumerated scenarios start from: two volumes with flushed contents and a snapshot.
+/// The beginning of the enumerated scenarios: two volumes with flushed contents and a snapshot.
 pub fn prelude() -> Vec<Step> {
     use Target::*;
     vec![

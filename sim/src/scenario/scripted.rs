@@ -263,8 +263,8 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "marker-trap",
         vec![
-            // A block redirected, then written in place at once, before any flush: the record's checksum no longer
-            // fits.
+            // A block is redirected, then written in place at once, before any flush: the record's checksum no longer
+            // matches.
             thin(128, 1),
             Write(A, 0, 8),
             Write(A, 0, 8),
@@ -286,7 +286,8 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "remove-race",
         vec![
-            // While a volume is being removed its blocks become its snapshot's own, and are written at once.
+            // While a volume is being removed, its snapshot becomes the owner of its blocks, and they are written at
+            // once.
             thin(128, 1),
             Write(A, 0, 32),
             snap(A),
@@ -331,7 +332,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "orphans",
         vec![
-            // What both children of a point have written over, one of them, or none; and what came of it.
+            // Blocks that both children of a point have overwritten, or one of them, or none; and the result.
             thin(256, 1),
             Write(A, 0, 512),
             Flush(A),
@@ -363,7 +364,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "reuse-large",
         vec![
-            // Whole arenas go round: given back by one discard, taken again by the next write.
+            // Whole arenas are reused: one discard frees them, the next write takes them.
             thin(1536, 1),
             Write(A, 0, 2048),
             Write(A, 2048, 2048),
@@ -381,7 +382,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
         ],
     ));
     all.push(("reuse", {
-        // Space that goes round: freed blocks must not come back before what freed them is durable.
+        // Space is reused: freed blocks must not be allocated before the record that freed them is durable.
         let mut steps = vec![thin(256, 1), Write(A, 0, 256), Flush(A)];
         for round in 0..6 {
             steps.extend([

@@ -1,12 +1,14 @@
-//! Whole worlds: from one seed a group, its clients, their commands, deaths, power cuts and faults.
+//! Whole worlds. One seed decides a group, its clients, their commands, deaths, power cuts and faults.
 //!
-//! A world is a few *lives* of one group, each from an opening to a close, a power cut or the death of the server. In a
-//! life several clients work on several volumes at a time. After each life the group is opened again and everything in
-//! it is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
+//! A world is a few *lives* of one group. A life begins with an opening and ends with a close, a power cut or the death
+//! of the server. In a life, several clients work on several volumes at a time. After each life the group is opened
+//! again, and the [oracle](crate::oracle) judges everything in it. At the end every volume is removed, and no block may
+//! be left in use.
 //!
 //! * SW1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
-//! * SW2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
-//! * SW3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that matter.
+//! * SW2 A world that goes wrong ends with a message ([`Broken`]), never with a panic or a hang.
+//! * SW3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that
+//!   matter.
 
 pub mod clients;
 pub mod faults;
@@ -57,7 +59,7 @@ impl Default for Options {
     }
 }
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub tally: Tally,
@@ -119,7 +121,7 @@ enum Power {
 
 /// How a life ended.
 enum Ending {
-    /// As its clients and the closing left it.
+    /// As its clients and the close left it.
     Finished,
     /// At the disk event that the plan names.
     Stopped,
@@ -132,17 +134,17 @@ struct History {
     oracle: Arc<Mutex<Oracle>>,
     power: Power,
     since: Since,
-    /// What cannot be read until it is written.
+    /// Ranges that cannot be read until they are written.
     unreadable: Vec<Place>,
-    /// The disks as some life before the last left them.
+    /// The disks as an earlier life left them.
     older: Option<Image>,
-    /// Copies of metadata are bad: check says so, and repair mends them.
+    /// Copies of metadata are bad: check reports it, and repair restores them.
     has_bad_metadata: bool,
-    /// Something may have been written over anything: wrong data is data that nobody wrote, and a refusal is an end.
+    /// Any data may have been overwritten: wrong data is data that no request wrote, and a refusal ends the world.
     has_misdirected_write: bool,
-    /// Nothing is promised: any end is one but a panic or none.
+    /// The group promises nothing: any end is allowed but a panic or a hang.
     may_be_anything: bool,
-    /// A physical volume failed in use, and nobody has looked since.
+    /// A physical volume failed in use, and the contents were not read since.
     has_failed_in_use: bool,
     seen: Seen,
 }
@@ -194,7 +196,7 @@ impl History {
         Ok(self.seen)
     }
 
-    /// Whether the faults of this world may end it in this way.
+    /// Whether the faults of this world allow this end.
     fn may_end_so(&self, what: &str) -> bool {
         let is_stuck = what.contains("lock: n") || what.contains("PANIC");
         let is_old =
@@ -223,7 +225,7 @@ impl History {
         }
     }
 
-    /// A world with the disks as the last life left them, and the group on them.
+    /// A world with the disks that the last life left, and the group on them.
     fn begin(&mut self, life: usize) -> Result<(World, Arc<SimDisks>, Arc<Group>), String> {
         let mut cuts: Vec<Item> = self.plan.of_life(life).copied().collect();
         cuts.retain(|item| matches!(item.what, Event::CutOpening(..)));
@@ -270,12 +272,12 @@ impl History {
         Err("it was never opened".into())
     }
 
-    /// No copy of metadata is bad, nothing was written elsewhere, and all promises hold.
+    /// No copy of metadata is bad, no write was misdirected, and all promises hold.
     fn is_sound(&self) -> bool {
         !(self.has_bad_metadata || self.has_misdirected_write || self.may_be_anything)
     }
 
-    /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
+    /// The power fails. Some of the states that it may leave are judged apart. The world continues with one of them.
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
         static SHARED: AtomicU64 = AtomicU64::new(1);
         let seed = if planted::is("worlds_share_random") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
@@ -295,7 +297,7 @@ impl History {
         Ok(())
     }
 
-    /// What is found after an opening is judged, and is what there is from now on.
+    /// Judges the contents after an opening. From now on they are the known state.
     fn judge(&mut self, world: &World, group: &Arc<Group>) -> Result<(), String> {
         let client = Client::new(world.handle(), group.clone(), Arc::default());
         let found = world.try_run(read_all(&client)).map_err(|stuck| format!("reading: {stuck}"))??;
@@ -349,14 +351,14 @@ impl History {
         self.seen.tally.add_to("windows brought together", stats.windows_rehomed);
         self.seen.tally.add_to("windows filled beside a snapshot", stats.windows_filled);
         let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
-        // A copy that a disk did not take is old until a later checkpoint, or `check`, writes it.
+        // A copy that a disk did not write is stale until a later checkpoint, or `check`, writes it.
         self.has_bad_metadata |= set(&age.has_bad_metadata) || stats.copies_not_written > 0;
         self.has_misdirected_write |= set(&age.has_misdirected_write);
         self.may_be_anything |= set(&age.may_be_anything);
         let ending = match outcome {
             Ok(Some(finished)) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
             Ok(None) => Ending::Stopped,
-            // Nobody answers: the server is killed.
+            // No request is answered: the server is killed.
             Err(_) if set(&age.hangs) => {
                 age.has_stopped.store(true, Ordering::SeqCst);
                 Ending::Finished
@@ -368,7 +370,7 @@ impl History {
         self.between(life)
     }
 
-    /// What befalls the disks before the next life.
+    /// The faults of the disks before the next life.
     fn between(&mut self, life: usize) -> Result<(), String> {
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         for item in items {
@@ -392,7 +394,7 @@ impl History {
                         places.rotate_left(1);
                     }
                     let given = image.reordered(&places);
-                    // One that joined a moment ago may be known to nobody but itself.
+                    // If one joined a moment ago, only its own label may name it.
                     if image.count() < 2
                         || members(&given)
                             .is_ok_and(|known| known.count() == places.len() && places.len() < image.count())
@@ -420,7 +422,7 @@ impl History {
         Ok(())
     }
 
-    /// These are not the group's disks as they should be: they are refused in words, and left as they are.
+    /// These are not the group's disks, or not in order: they are refused with a message, and stay as they are.
     fn refused(&self, image: &Image, seed: u64) -> Result<(), String> {
         let world = World::new(seed);
         let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -432,7 +434,7 @@ impl History {
         }
     }
 
-    /// What the life leaves behind.
+    /// The disks that the life leaves.
     fn end(&mut self, life: usize, age: &LifeState, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
         let moment = age.disks.moment();
         let mut rng = Rng::new(seed);
@@ -443,7 +445,7 @@ impl History {
             return Ok(());
         }
         let stopped = age.has_stopped.load(Ordering::SeqCst);
-        // A group that stopped is what its server left.
+        // A group that stopped is as its server left it.
         let end = match (ending, end) {
             (Ending::Stopped, end) => end,
             (Ending::Finished, End::Close) if stopped => End::Death,
@@ -453,7 +455,7 @@ impl History {
         self.say(|| format!("the life ends: {end:?}"));
         match end {
             End::Close => {
-                // Nothing that a power cut takes may be missing after a close.
+                // After a close, a power cut may take nothing.
                 self.power = Power::Off(moment.power_cut(Policy::Nothing, &mut rng));
                 self.since = Since::PowerLoss;
             }
@@ -476,7 +478,7 @@ impl History {
         Ok(())
     }
 
-    /// A power cut that spoils what was being written, or leaves it unreadable, if the plan says so.
+    /// A power cut that spoils sectors that were being written, or makes them unreadable, if the plan says so.
     fn spoil(&mut self, moment: &Moment, life: usize) {
         let spoils = |what| matches!(what, Event::Between(Fault::Spoiled | Fault::Unreadable));
         let spoiled = self.plan.of_life(life).find(|item| spoils(item.what)).copied();
@@ -557,7 +559,7 @@ pub fn members(image: &Image) -> Result<Image, String> {
     members_of(image, &[])
 }
 
-/// The same where these places cannot be read.
+/// The same if these places cannot be read.
 fn members_of(image: &Image, unreadable: &[Place]) -> Result<Image, String> {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -566,7 +568,7 @@ fn members_of(image: &Image, unreadable: &[Place]) -> Result<Image, String> {
         let mut newest = (0, Vec::new());
         let mut labels = Vec::new();
         for pv in 0..disks.count() {
-            // One that is being labelled may be torn: it is in no group.
+            // The label that is being written may be torn: that disk is in no group.
             let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap_or_default();
             labels.push(label.as_ref().map(|label| label.pv_uuid));
             if let Some(group) = label.and_then(|label| label.group) {

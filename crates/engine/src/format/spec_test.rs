@@ -135,7 +135,7 @@ fn every_record_is_listed() {
         ("node", include_str!("node.rs")),
         ("packed", include_str!("packed.rs")),
         ("record", include_str!("record.rs")),
-        ("seen", include_str!("seen.rs")),
+        ("features", include_str!("features.rs")),
         ("stream", include_str!("stream.rs")),
         ("superblock", include_str!("superblock.rs")),
         ("zones", include_str!("zones.rs")),

@@ -48,7 +48,7 @@ pub const FEATURE_MEMBERS: u64 = 128;
 pub const FEATURE_UNPROVEN: u64 = 256;
 /// Some extents are not at their home. An older program would read the wrong blocks.
 pub const FEATURE_ZONES: u64 = 512;
-/// The journal is kept twice. An older program would not write the second copy, and would count its blocks as lost.
+/// The journal has two copies. An older program would not write the second one, and would count its blocks as lost.
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
 /// There are bookmarks. A program that does not know them would leave holes that no list of changes finds (MK2).
 pub const FEATURE_BOOKMARKS: u64 = 2048;
@@ -252,7 +252,7 @@ impl GroupRoot {
         (0..).zip(self.journals()).filter(move |(n, _)| stale >> n & 1 == 0).map(|(_, start)| start)
     }
 
-    /// The journal is kept once.
+    /// Forgets the second copy of the journal.
     pub fn forget_second_journal(&mut self) {
         (self.second_journal, self.stale_journals) = (None, 0);
         self.features &= !FEATURE_SECOND_JOURNAL;

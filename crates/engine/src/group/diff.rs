@@ -7,9 +7,10 @@
 //! Invariants
 //!
 //! * DF1 A mapping that was born after `e` is changed. All older mappings come from the common point, and blocks of a
-//!   point are never written in place (R1, R3). So a block is equal if both trees map it to the same place and both
-//!   mappings were born in `e` or before, or if both read as zeros. Every other block is in the list: as data if NEW
-//!   has written it, otherwise as zeros. A block that was rewritten with the same contents is in the list, too.
+//!   point are never written in place (R1, R3). So a block is equal in two cases. Either both trees map it to the same
+//!   place, and both mappings were born in `e` or before. Or both read as zeros. Every other block is in the list: as
+//!   data if NEW has written it, otherwise as zeros. A block that was rewritten with the same contents is in the list,
+//!   too.
 //! * DF2 Both trees are walked. If OLD maps a block that NEW has dropped, NEW's tree shows nothing there but a
 //!   neighbour with a wider range. A walk skips a node, with everything below it, if the other tree has the same node
 //!   at that place. It asks the other tree only for nodes that were born in `e` or before: it cannot have a younger
@@ -157,7 +158,8 @@ impl Group {
         Ok(compared)
     }
 
-    /// The part of a list that begins at the block `from`: about `most` ranges, or fewer. `next` of one part is `from` of the next.
+    /// A part of a list that begins at the block `from`: about `most` ranges, or fewer. `next` of one part is `from` of
+    /// the next one.
     pub async fn changed(&self, compared: &Compared, from: u64, most: usize) -> Result<ChangedPart> {
         let mut part = ChangedPart { ranges: Vec::new(), next: Some(from) };
         let mut walks = Walks { common: self.common(compared)?, old: None, new: None };
@@ -255,7 +257,7 @@ impl Group {
         Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
     }
 
-    /// One leaf of what is younger than a bookmark's point, with its holes (MK3).
+    /// One leaf of the blocks that are younger than a bookmark's point, with its holes (MK3).
     fn step_of_bookmark(
         &self,
         epoch: Epoch,
@@ -319,7 +321,7 @@ impl Group {
         })
     }
 
-    /// All of a part that OLD does not have (DF6).
+    /// All blocks of a part beyond the end of OLD (DF6).
     fn step_beyond(
         &self,
         trees: &Trees,
@@ -495,7 +497,7 @@ fn sweep(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent]
     }
 }
 
-/// The extent that covers a block, if the next one does, and up to where that stays so.
+/// The extent that covers a block, if the next one does, and the block up to which that stays true.
 fn here(next: Option<&Extent>, at: u64, end: u64) -> (Option<&Extent>, u64) {
     match next {
         Some(e) if e.key <= at => (Some(e), e.end().min(end)),

@@ -1,4 +1,4 @@
-//! The places of the journal: one, or one on each of two physical volumes ([`copies`](crate::journal), JC1 to JC4).
+//! The copies of the journal: one, or one on each of two physical volumes ([`copies`](crate::journal), JC1 to JC4).
 
 use super::Group;
 use super::journal_layout::{LARGEST_SHARE, Relocation, copy_elsewhere, is_copy_on, journal_on};
@@ -29,15 +29,15 @@ impl Group {
         (starts.len() as u64, written as u64)
     }
 
-    /// The physical volumes that a copy of the journal lies on.
+    /// The physical volumes that hold a part of a copy of the journal.
     fn pvs_of_copy(&self, start: u64) -> Vec<PvIndex> {
         let (root, placement) = (self.root.lock().group.clone(), self.core.placement());
         let pvs = (0..root.pvs.len()).map(|index| PvIndex(u16::try_from(index).expect("at most 64 physical volumes")));
         pvs.filter(|pv| is_copy_on(&root, &placement, start, *pv)).collect()
     }
 
-    /// Keeps the journal twice from now on (JC1), if another physical volume has room for it: the copy takes at most one in `most` of
-    /// its extents. False: none has, or it is kept twice.
+    /// Adds a second copy of the journal (JC1), if another physical volume has room for it: the copy takes at most one
+    /// in `most` of its extents. False: none has room, or there are two copies already.
     pub async fn add_second_journal(self: &Arc<Self>, most: u64) -> Result<bool> {
         self.may_change()?;
         self.core.require_all_pvs()?;
@@ -60,7 +60,7 @@ impl Group {
         Ok(true)
     }
 
-    /// Keeps the journal once from now on: the second copy's place becomes free. False: it is kept once.
+    /// Drops the second copy of the journal. Its blocks become free. False: there is only one copy.
     pub async fn drop_second_journal(self: &Arc<Self>) -> Result<bool> {
         self.may_change()?;
         let Some(start) = self.root.lock().group.second_journal else { return Ok(false) };
@@ -72,13 +72,13 @@ impl Group {
             return Err(Error::MissingPv("the other copy of the journal is not there".into()));
         }
         let hold = self.hold_checkpoints().await;
-        // Its blocks are the journal's until a checkpoint frees them.
+        // Its blocks belong to the journal until a checkpoint frees them.
         self.repeat_superblocks_held(|root| root.set_whole_journals(&[root.journal_start])).await?;
         let last = self.core.journal.drop_copy(start);
         drop(hold);
         self.core.journal.wait_for_frames(last).await?;
         let hold = self.hold_checkpoints().await;
-        // Somebody may have taken it up again meanwhile.
+        // Another command may have added it again meanwhile.
         if self.core.journal.has_copy(start) || self.root.lock().group.second_journal != Some(start) {
             return Ok(false);
         }
@@ -92,8 +92,9 @@ impl Group {
         Ok(true)
     }
 
-    /// Copies of the journal that are not written, and whose physical volume is there, are filled: nobody has to wait for frames of
-    /// the past, as the next checkpoint needs none of them. One that cannot be written stays as it is.
+    /// Begins to write copies of the journal that are not written, if their physical volumes are there. Older frames
+    /// need not be copied, because the next checkpoint needs none of them. A copy that cannot be written stays as it
+    /// is.
     pub(super) async fn join_stale_copies(self: &Arc<Self>) -> Result<()> {
         let starts: Vec<u64> = self.root.lock().group.journals().collect();
         for start in starts.into_iter().filter(|start| !self.core.journal.has_copy(*start)) {
@@ -119,8 +120,8 @@ impl Group {
         self.checkpoint().await
     }
 
-    /// A place for a copy of the journal on a physical volume that has no part of the copy at `other`, and that is not `leaving`:
-    /// at most one in `most` of its extents.
+    /// A place for a copy of the journal. Its physical volume has no part of the copy at `other`, and is not `leaving`.
+    /// The place takes at most one in `most` of its extents.
     pub(super) async fn place_beside(
         &self,
         root: &GroupRoot,
@@ -147,7 +148,8 @@ impl Group {
         Ok(None)
     }
 
-    /// Where the journal lies without a physical volume, and what is taken for it. [`Error::Busy`]: there is no room for it.
+    /// The place of the journal without a physical volume, and the blocks that are allocated for it. [`Error::Busy`]:
+    /// there is no room for it.
     pub(super) async fn relocate(&self, root: &GroupRoot, pv: PvIndex) -> Result<Relocation> {
         let placement = self.core.placement();
         let ranges = placement.ranges_of(pv);
@@ -172,7 +174,7 @@ impl Group {
         }
     }
 
-    /// The journal lies there from now on. Nothing is in flight, and nothing follows but the group's end.
+    /// From now on the journal is at this place. Nothing is in flight, and the group only ends after this.
     pub(super) fn place_journal(&self, old: &GroupRoot, to: &Relocation) {
         let written = to
             .starts
@@ -184,13 +186,13 @@ impl Group {
         let root = &mut root.group;
         root.journal_start = to.starts[0];
         root.second_journal = to.starts.get(1).copied();
-        // The bad places are those of the old ones.
+        // The bad blocks are those of the old copies.
         if old.journals().all(|start| !to.starts.contains(&start)) {
             root.bad = BadRuns::default();
         }
     }
 
-    /// Nothing that a volume once wrote there can be taken for the journal's.
+    /// Nothing that a volume once wrote there can be taken for a frame.
     pub(super) async fn zero(&self, (start, len): Run) -> Result<()> {
         let zeros = Arc::new(PageBuf::zeroed((ZEROED_TOGETHER * BLOCK_SIZE) as usize));
         let mut at = start;

@@ -332,7 +332,7 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
     tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
 }
 
-/// Takes the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
+/// Reads the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
 /// of a record that counts.
 fn know_unproven(
     unproven: &Unproven,

@@ -16,9 +16,9 @@
 //! * PT5 An unfinished receive takes only space that others do not need. When a write of another volume finds no room,
 //!   the unfinished receive is dropped before any snapshot is, and before the write waits or fails. If the new contents
 //!   of a thick target need a larger reservation, the target gets them only if there is room for it.
-//! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its other
-//!   volumes are removed: the snapshot keeps its identity.
-//! * HO2 In a full group held snapshots are dropped after all others, the oldest first: writes are more important than holds.
+//! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its
+//!   other volumes are removed. So the snapshot keeps its identity.
+//! * HO2 A full group drops held snapshots after all others, the oldest first: writes are more important than holds.
 
 use super::Group;
 use super::catalog::Catalog;

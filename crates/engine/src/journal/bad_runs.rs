@@ -1,22 +1,22 @@
-//! Places of the ring that take no write, and where a frame goes beside them.
+//! Blocks of the ring that cannot be written, and the place of a frame around them.
 //!
-//! * For J7 a frame lies on no bad place of the newest superblock, and begins at the first of the [`starts`](BadRuns::starts) that has
-//!   room for it. Writer and reader ask the same function.
+//! * For J7 a frame lies on no bad block of the newest superblock. It begins at the first of the
+//!   [`starts`](BadRuns::starts) that has room for it. Writer and reader call the same function.
 
 use crate::units::BLOCK_SIZE;
 use std::ops::Range;
 
-/// Runs of bad blocks that a superblock has room for.
+/// The most runs of bad blocks that fit into a superblock.
 pub const MAX_BAD_RUNS: usize = 16;
 
-/// Blocks of the ring that take no write: runs in rising order, none of which touches the next.
+/// Blocks of the ring that cannot be written: runs in rising order, which do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadRuns {
     runs: Vec<Range<u64>>,
 }
 
 impl BadRuns {
-    /// None: these are no such runs, or not within a ring of so many blocks.
+    /// None: the runs are invalid, or do not lie within a ring of `ring_blocks`.
     pub fn from_runs(runs: Vec<Range<u64>>, ring_blocks: u64) -> Option<Self> {
         let mut free_from = 0;
         for (n, run) in runs.iter().enumerate() {
@@ -41,7 +41,7 @@ impl BadRuns {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    /// One more bad block.
+    /// Adds a bad block.
     pub fn add(&mut self, block: u64) {
         let at = self.runs.partition_point(|run| run.end < block);
         match self.runs.get_mut(at) {
@@ -55,14 +55,14 @@ impl BadRuns {
         }
     }
 
-    /// Whether one of these bytes of the ring is on a bad place.
+    /// Whether one of these bytes of the ring is on a bad block.
     pub fn touches(&self, bytes: Range<u64>) -> bool {
         let overlaps = |run: &Range<u64>| run.start * BLOCK_SIZE < bytes.end && bytes.start < run.end * BLOCK_SIZE;
         self.runs.iter().any(overlaps)
     }
 
-    /// Where the frame may begin that follows one which ended at `position`: there, behind a bad place further on, or the same
-    /// again from the ring's first byte on.
+    /// Where a frame may begin if the frame before it ended at `position`: there, or behind a later bad run. Then the
+    /// same from the first byte of the ring on.
     pub fn starts(&self, position: u64) -> impl Iterator<Item = u64> + '_ {
         let behind = move |first: u64, limit: u64| {
             let ends = self.runs.iter().map(|run| run.end * BLOCK_SIZE);
@@ -71,14 +71,14 @@ impl BadRuns {
         behind(position, u64::MAX).chain(behind(0, position))
     }
 
-    /// Where a frame of so many bytes goes in a ring of `ring` bytes, and how many bytes are passed over for that.
+    /// The place of a frame of `bytes` in a ring of `ring` bytes, and the number of bytes that are skipped for it.
     pub fn place(&self, position: u64, bytes: u64, ring: u64) -> Option<(u64, u64)> {
         let at = self.starts(position).find(|at| at + bytes <= ring && !self.touches(*at..at + bytes))?;
         Some((at, distance(position, at, ring)))
     }
 
-    /// Whether a frame of so many bytes finds a place in an empty ring wherever the one before it ended: that spoils one of the
-    /// places that there are.
+    /// Whether a frame of `bytes` finds a place in an empty ring, wherever the frame before it ended. That end can make
+    /// one of the possible places unusable.
     pub fn leaves_room(&self, bytes: u64, ring: u64) -> bool {
         let mut from = 0;
         let mut places = 0;
@@ -91,7 +91,7 @@ impl BadRuns {
     }
 }
 
-/// Bytes from one place of the ring to another, ahead.
+/// Bytes from one place of the ring to another, going forward.
 pub fn distance(from: u64, to: u64, ring: u64) -> u64 {
     (to + ring - from) % ring
 }

@@ -1,4 +1,4 @@
-//! A copy of the ring comes, or is given up ([`copies`](super::copies)).
+//! Adding and dropping of copies of the ring ([`copies`](super::copies)).
 
 use super::{Journal, failure};
 use crate::error::Result;
@@ -20,16 +20,17 @@ impl Journal {
         self.copies.has(start)
     }
 
-    /// From now on no frame is begun to the copy at this VG block. The frames before it are in flight until
-    /// [`wait_for_frames`](Self::wait_for_frames) returns for the number that this returns (JC4). Before that a superblock must be
-    /// durable that does not call the copy whole.
+    /// From now on no frame is written to the copy at this VG block. Earlier frames are in flight until
+    /// [`wait_for_frames`](Self::wait_for_frames) returns for the returned number (JC4). Before this call, a superblock
+    /// that does not call the copy whole must be durable.
     pub fn drop_copy(&self, start: u64) -> u64 {
         let state = self.state.lock();
         self.copies.drop_copy(start);
         state.next_serial
     }
 
-    /// Waits for the frames before this one. The caller must not hold checkpoints: a frame that fails needs a superblock.
+    /// Waits for the frames before this one. The caller must not hold checkpoints: a frame that fails needs a
+    /// superblock.
     pub async fn wait_for_frames(self: &Arc<Self>, next: u64) -> Result<()> {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -47,7 +48,8 @@ impl Journal {
         .await
     }
 
-    /// The copies lie there from now on, and hold zeros. Nothing is in flight, and nothing follows in this life of the journal.
+    /// From now on the copies are at these places, and hold zeros. Nothing is in flight, and this journal writes no
+    /// more frames.
     pub fn replace_copies(&self, starts: &[u64]) {
         self.copies.replace(starts);
     }

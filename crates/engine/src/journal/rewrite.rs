@@ -1,16 +1,20 @@
-//! What is done about a frame that could not be written.
+//! Repair after a frame that could not be written.
 //!
-//! No other frame is begun. When none is under way any more, the frames that failed are written once more, block by block: that
-//! tells a passing fault from a bad place. A superblock is written to tell a bad place from a disk that takes nothing any more. Bad
-//! places go to a superblock, and when that is durable, the first frame that lies on one
-//! and all behind it are written anew, in their order, around them.
+//! No other frame begins. When no frame is in flight any more, the failed frames are written once more, block by block.
+//! This separates a passing fault from a bad block. Then a superblock is written. This separates a bad block from a
+//! disk that takes no writes at all. The superblock records the bad blocks. When it is durable, the first frame on a
+//! bad block and all frames behind it are written again, in their order, around the bad blocks.
 //!
-//! Why a reader finds them (J7). He knows the bad places, for the superblock was durable first. Frames that replay needs lie on none
-//! of these: only where the ring is free is anything written. Frames stay as they were, empty ones too: the same records, the same
-//! length, the same order. More bad places only move them ahead. So whatever an attempt has left between the end of the frame before
-//! and the place where a frame is now had no room there beside the bad places, and is no frame to the reader. A checkpoint refers to no
-//! frame behind one that is still on its way ([`Journal::capture`]), for that one may have to move, and those behind it with it; and
-//! from the place where one was to be, the same search leads to where it is.
+//! Why a reader finds the frames (J7):
+//!
+//! * The reader knows the bad blocks, because the superblock was durable first. No frame that replay needs lies on
+//!   them: frames are written only where the ring is free.
+//! * Frames do not change, not even empty ones. They keep their records, their length and their order. More bad blocks
+//!   only move them ahead.
+//! * An attempt can leave remains between the end of the frame before and the present place of a frame. A frame had no
+//!   room there, because of the bad blocks. So the reader does not take the remains for a frame.
+//! * A checkpoint refers to no frame behind one that is still in flight ([`Journal::capture`]). That frame may have to
+//!   move, and those behind it with it. From the place where it was to be, the same search leads to its new place.
 
 use super::bad_runs::{BadRuns, MAX_BAD_RUNS};
 use super::{Batch, FRAME_TARGET, Journal, State, failure};
@@ -54,7 +58,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the frames that failed once more, where they are. The bad places of the ring as they are known by then.
+    /// Writes the failed frames once more, at their places. Returns the bad blocks of the ring that are known then.
     async fn rewrite_in_place(&self) -> Result<BadRuns> {
         let (mut bad, failed) = {
             let state = self.state.lock();
@@ -83,7 +87,7 @@ impl Journal {
         Ok(bad)
     }
 
-    /// Whether the superblock has room for these bad places, and the ring for frames beside them.
+    /// An error if the superblock has no room for these bad blocks, or the ring has no room for frames around them.
     fn check_room(&self, bad: &BadRuns, error: DiskError) -> Result<()> {
         let longest = frame_bytes(FRAME_TARGET + self.longest_record()) as u64;
         let is_known_to_all =
@@ -96,14 +100,15 @@ impl Journal {
 
     async fn publish_bad_runs(&self, bad: &BadRuns) -> Result<()> {
         let owner = self.owner().ok_or(Error::Closed)?;
-        // A disk that takes nothing has no bad places: it has failed.
+        // A disk that takes no writes at all has no bad blocks: it has failed.
         if !self.planted("failed_disk_is_bad_block") {
             owner.clone().probe_disks().await?;
         }
         owner.record_bad_runs(bad.clone()).await
     }
 
-    /// Takes back the first frame that is not on the disk, and all behind it. They are as they were, but for where they go.
+    /// Puts the first frame that is not on the disk, and all frames behind it, back into the queue. Only their places
+    /// change.
     fn requeue(&self, state: &mut State) {
         if self.planted("bad_ring_later_frames_stay") {
             let span = state.spans.remove(state.written_prefix).expect("it is not on the disk");

@@ -386,7 +386,8 @@ pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_pl
     Ok(())
 }
 
-/// MK2: the leaf that covers a hole is the head's own. Where another leaf of the range went, a neighbour covers what it covered.
+/// MK2: the head owns the leaf that covers a hole. If another leaf of the range was dropped, its neighbour covers its
+/// keys.
 fn own_hole(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
     let Some((leaf, first)) = map::leaf_at(&core.cache, &state.head.tree, key)? else { return Ok(()) };
     if state.ownership.owns(leaf.birth, first.key.checked_add(1)) || planted::is("holes_in_old_leaves") {
