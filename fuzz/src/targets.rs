@@ -8,7 +8,7 @@ use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, 
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::superblock::PvEntry;
-use rowen_engine::format::zones::{MOST_ZONES, ZoneTable, are_sound};
+use rowen_engine::format::zones::{MAX_ZONES, ZoneTable, are_sound};
 use rowen_engine::format::{features, journal, node, stream, superblock};
 use rowen_engine::placement::Placement;
 use rowen_engine::units::{Epoch, MetaBlock, Uuid};
@@ -75,7 +75,7 @@ fn zones(bytes: &[u8]) -> String {
         |n: u64| PvEntry { uuid: Uuid([1; 16]), first_extent: n * 2 * EXTENTS, extents: EXTENTS, size: 1 << 40 };
     let pvs: Vec<PvEntry> = (0..1 + u64::from(pvs % 4)).map(entry).collect();
     let homes: Vec<_> = pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
-    let count = (records.len() / 32).min(MOST_ZONES);
+    let count = (records.len() / 32).min(MAX_ZONES);
     let mut table = ZoneTable { serial: 1, count: count as u32, ..ZoneTable::default() };
     let mut block = vec![0; table.bytes() as usize];
     block[..8].copy_from_slice(b"ROWENZON");

@@ -1,5 +1,5 @@
-//! Recovery does not believe a write whose data could not be written. This also holds if a checkpoint was taken between
-//! its record and the record that withdraws it, and later markers say that all before them is durable.
+//! Recovery rejects a write whose data could not be written. This also holds if a checkpoint was taken between its
+//! record and the record that withdraws it, and later markers say that all before them is durable.
 
 use rowen_engine::disk::DiskOpKind;
 use rowen_engine::group::{FullPolicy, VolumeKind};
@@ -37,11 +37,12 @@ fn beside_a_checkpoint() {
             while disks.requests(DiskOpKind::Write) <= number {
                 yield_now().await;
             }
-            // The data's and the abort's way to the disk take about as long.
+            // The data and the abort take about equally long.
             world.handle().sleep(Duration::from_micros(rng.below(300))).await;
             client.checkpoint().await.unwrap();
             write.await.unwrap_err();
-            // The first makes the record's frame durable, the second a frame that says so, the third that one.
+            // The first flush makes the record's frame durable, the second a frame with its marker, the third that
+            // frame.
             for block in LARGE..LARGE + 3 {
                 client.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
                 client.flush(vol).await.unwrap();

@@ -1,4 +1,4 @@
-//! Places of the journal's ring that take no write (J7): each costs itself, and the group goes on.
+//! Blocks of the journal's ring that cannot be written (J7). Each costs only itself, and the group continues.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, DiskOpKind, Disks, PvIndex};
@@ -19,7 +19,7 @@ const PV: PvIndex = PvIndex(0);
 const RING: u64 = 1 << 20;
 const RING_BLOCKS: u64 = 256;
 
-/// A group on a disk with these blocks of the ring bad: one sector of each takes no write.
+/// A group on a disk with these bad blocks of the ring: one sector of each cannot be written.
 fn setup(bad: &[u64], planted: Option<&'static str>) -> Setup {
     let small = Setup::small(1, 24);
     let places = bad.iter().map(|block| (PV, RING + block * 4096 + 512 * (block % 8), 512)).collect();
@@ -31,7 +31,7 @@ fn thin(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// Writes that each need a record, several at a time, on both sides of snapshots.
+/// Writes that each need a record, several at a time, before and after snapshots.
 async fn work(client: &Client, vol: Vol, rounds: u64) -> Result<(), String> {
     let mut rng = Rng::new(rounds);
     for round in 0..rounds {
@@ -53,7 +53,8 @@ async fn work(client: &Client, vol: Vol, rounds: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills the ring several times. Bad blocks that are known at the end, frames written, and the state of the disk.
+/// Fills the ring several times. Returns the known bad blocks at the end, the frames written, and the state of the
+/// disk.
 fn several_rounds(setup: &Setup) -> Result<(u64, u64, Image, Oracle), String> {
     let world = World::new(71);
     let (disks, group) = setup.make(&world).unwrap();
@@ -110,7 +111,7 @@ fn bad_sectors_cost_themselves() {
         let features = root(&image, PV).features;
         assert!(features & FEATURE_BAD_RUNS != 0, "an older program keeps its hands off");
         let closed = opens(&setup, image, &oracle).unwrap();
-        // Still known.
+        // The bad blocks are still known.
         let runs = root(&closed, PV).bad.runs().to_vec();
         assert_eq!(runs.into_iter().flatten().collect::<Vec<_>>(), bad);
     }
@@ -131,7 +132,7 @@ fn a_group_that_stops_at_a_bad_sector_is_found() {
     assert!(why.contains("stopped"), "{why}");
 }
 
-/// One write to the ring fails, and the next one there does not.
+/// One write to the ring fails, and the next write to the same place does not.
 #[test]
 fn a_passing_fault_marks_nothing() {
     let setup = setup(&[], None);
@@ -150,7 +151,7 @@ fn a_passing_fault_marks_nothing() {
     world.run(async {
         let vol = client.create(thin(1000)).await.unwrap();
         for round in 0..40 {
-            // Data and frame: one of the two fails.
+            // Data and frame: one of the two writes fails.
             let at = disks.requests(DiskOpKind::Write) + round % 2;
             client.snapshot(&[vol], Default::default()).await.unwrap();
             disks.set_faults(Faults { fail: Some((DiskOpKind::Write, at + 1)), ..Faults::default() });
@@ -163,7 +164,7 @@ fn a_passing_fault_marks_nothing() {
     assert_eq!(group.stats().ring_blocks_bad, 0);
 }
 
-/// A ring in which nothing can be written, and one with too many bad places: the group stops, and says why.
+/// A ring that cannot be written at all, and one with too many bad blocks: the group stops with a message.
 #[test]
 fn too_many_of_them_stop_the_group() {
     for bad in [(0..RING_BLOCKS).collect::<Vec<_>>(), (0..RING_BLOCKS).step_by(9).collect()] {
@@ -172,7 +173,7 @@ fn too_many_of_them_stop_the_group() {
     }
 }
 
-/// The journal moves because its physical volume leaves: bad places of the old one are none of the new one.
+/// The journal moves because its physical volume leaves. Bad blocks of the old place are not bad at the new one.
 #[test]
 fn another_place_has_other_sectors() {
     let one = setup(&[3, 9], None);
@@ -204,7 +205,7 @@ fn explore(steps: &[Step], bad: &[u64], planted: Option<&'static str>, seed: u64
     Explorer { setup: &setup, effort, seed, only: None, skip_steps: 0 }.explore(steps)
 }
 
-/// Commands and checkpoints side by side: a capture while frames of commands are on their way.
+/// Commands and checkpoints together: a capture while frames of commands are in flight.
 fn beside_checkpoints() -> Vec<Step> {
     let mut steps = vec![Step::Create(thin(64)), Step::Write(Target::A, 0, 64)];
     for round in 0..6 {
@@ -220,7 +221,7 @@ fn beside_checkpoints() -> Vec<Step> {
     steps
 }
 
-/// Scenarios on rings that are bad where they begin, cut at every disk command. `planted`: until it is found.
+/// Scenarios on rings whose first blocks are bad, cut at every disk command. `planted`: until the bug is found.
 fn explore_all(planted: Option<&'static str>) -> Report {
     let mut all = Report::default();
     let wanted = ["snapshots", "queue-depth", "checkpoints"];
@@ -266,8 +267,8 @@ fn frames_out_of_order_are_found() {
     assert!(report.failures > 0);
 }
 
-/// A capture must fall between a frame's writing and its failure: more throws of the dice. The bug is found, or all are
-/// sound.
+/// A capture must fall between the write of a frame and its failure, so more seeds are drawn. Either the bug is found,
+/// or all runs are right.
 fn captures(planted: Option<&'static str>, seeds: impl Iterator<Item = u64>) -> Report {
     let mut all = Report::default();
     for seed in seeds {
@@ -290,6 +291,6 @@ fn captures_while_frames_fail() {
 
 #[test]
 fn a_checkpoint_that_names_what_is_still_to_move_is_found() {
-    // First those that found it once.
+    // First those that found it before.
     assert!(captures(Some("bad_ring_checkpoint_past"), (8..=20).chain(1..8)).failures > 0);
 }

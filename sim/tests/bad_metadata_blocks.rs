@@ -1,4 +1,5 @@
-//! Places that can never be written (M7), and nodes that neither copy has any more (D4): they cost what lies on them.
+//! Blocks of metadata that can never be written (M7), and nodes of which both copies are lost (D4). Each costs only its
+//! own contents.
 //!
 //! Rule L3.
 
@@ -22,7 +23,7 @@ fn setup(planted: Option<&'static str>) -> Setup {
     Setup { config: Config { planted, ..setup.config.clone() }, ..setup }
 }
 
-/// The pages of the image that begin like this.
+/// The pages of the image that begin with these bytes.
 fn pages(image: &Image, magic: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut pages = Vec::new();
     for offset in image.page_offsets(PV) {
@@ -41,7 +42,7 @@ fn on_bad_places(name: &str, planted: Option<&'static str>) -> Result<u64, Strin
     let setup = setup(planted);
     let world = World::new(5);
     let (disks, group) = setup.make(&world).unwrap();
-    // The metadata area's first copy begins behind the label and the journal of a MiB each.
+    // The metadata area's first copy begins behind the label and the journal, of one MiB each.
     let ranges = (0..256).step_by(3).map(|block| (PV, (2 << 20) + block * 4096, 512));
     let ranges: Vec<_> = ranges.chain([(PV, 4096, 4 * 4096)]).collect();
     let faults = Faults { broken: Some((DiskOpKind::Write, ranges)), ..Faults::default() };
@@ -107,7 +108,7 @@ fn two_volumes(setup: &Setup) -> (Image, Oracle, [Vol; 2]) {
     (disks.moment().killed(&mut Rng::new(11)), oracle, [vols[0], vols[1]])
 }
 
-/// Removes the second volume where each node in turn is lost in both copies. How many nodes it did without.
+/// Removes the second volume while each node in turn is lost in both copies. Returns the number of skipped nodes.
 fn without_each_node(planted: Option<&'static str>) -> Result<u64, String> {
     let setup = setup(planted);
     let (image, _, [_, vol]) = two_volumes(&setup);

@@ -1,5 +1,5 @@
 //! The check of an open group blocks nothing (L6). Checkpoints continue during it, and it sees none of them. If the
-//! group needs the metadata blocks that the check keeps (M6), the check ends without a report.
+//! group needs the metadata blocks that the check pins (M6), the check ends without a report.
 
 use parking_lot::Mutex;
 use rowen_engine::error::{Error, Result};
@@ -15,17 +15,17 @@ use std::time::Duration;
 
 const BLOCKS: u64 = 4096;
 /// MiB of the group, blocks of an extent (the metadata area has at least one), and rounds of writes with a checkpoint
-/// each. There is room for what all of them replace, or for what a few do.
+/// each. There is room for the blocks that all rounds replace, or for those of a few rounds.
 const ROOMY: [u64; 3] = [128, 1024, 12];
 const SHORT: [u64; 3] = [48, 256, 60];
 
-/// What a check said, and the checkpoints that were taken before it ended.
+/// The result of a check, and the checkpoints that were taken before it ended.
 struct Seen {
     report: Result<CheckReport>,
     checkpoints: u64,
 }
 
-/// Volumes with a snapshot each; one is checked under random writes with many checkpoints. Afterwards everything is
+/// Volumes with a snapshot each. A check runs under random writes with many checkpoints. Afterwards everything is
 /// verified.
 fn check_beside_writes(
     [mib, extent_blocks, rounds]: [u64; 3],
@@ -51,7 +51,7 @@ fn check_beside_writes(
             vols.push(vol);
         }
         client.checkpoint().await.unwrap();
-        // What the check reads is not in its cache, and takes its time.
+        // The nodes that the check reads are not in its cache, so it takes its time.
         disks.set_delays(Delays { read: (20_000, 40_000), ..Delays::default() });
         let before = client.group.stats().checkpoints;
         let (checker, writer, note) = (client.clone(), client.clone(), seen.clone());
@@ -110,7 +110,7 @@ fn a_check_whose_nodes_are_given_away_is_found() {
     assert!(!all_sound, "the planted bug was not found");
 }
 
-/// Metadata cannot grow, and the writes need what the check keeps.
+/// Metadata cannot grow, and the writes need the pinned blocks.
 #[test]
 fn it_gives_way_where_metadata_is_short() {
     let mut disturbed = 0;
@@ -127,8 +127,8 @@ fn it_gives_way_where_metadata_is_short() {
     assert!(disturbed > 0, "no check had to give way");
 }
 
-/// Many snapshots of volumes in pieces: metadata takes more than checks usually let it grow to. However little of it is free when
-/// a check begins, a checkpoint beside it does not end it, for the group has space.
+/// Many snapshots of scattered volumes: metadata takes more than checks usually let it grow to. However little of it is
+/// free when a check begins, a checkpoint during the check does not end it, because the group has space.
 fn checks_of_an_aged_group(planted: Option<&'static str>) -> Result<()> {
     let world = World::new(11);
     let config = Config { planted, ..Config::default() };
@@ -220,7 +220,7 @@ fn rehomed_beside_a_check(planted: Option<&'static str>) -> (u64, u64) {
 #[test]
 fn rehoming_waits_for_its_end() {
     let (during, after) = rehomed_beside_a_check(None);
-    // One may have been under way.
+    // One may have been in progress.
     assert!(during <= 1, "{during} windows were re-homed beside a check");
     assert!(after > 8, "re-homing did not go on: {after}");
 }
@@ -230,7 +230,7 @@ fn rehoming_beside_a_check_is_found() {
     assert!(rehomed_beside_a_check(Some("rehome_during_check")).0 > 1, "the planted bug was not found");
 }
 
-/// Looks every few milliseconds while `work` goes on, and returns what `look` saw.
+/// Calls `look` every few milliseconds while `work` runs, and returns what it found.
 async fn watched<T: Send + 'static>(
     world: &World,
     client: &Client,

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Blocks of each write: the largest request of an export.
 const LARGE: u64 = 256;
 
-/// So many large writes under way together on a slow disk, and a checkpoint in the middle. Then the server dies, and
+/// Many large writes are in flight together on a slow disk, with a checkpoint in the middle. Then the server dies, and
 /// the group is opened again.
 fn writes_in_flight(
     mib: u64,
@@ -63,7 +63,7 @@ fn writes_in_flight(
 
 #[test]
 fn large_writes_in_flight_leave_room_for_a_checkpoint() {
-    // 1024 blocks of metadata, and less.
+    // 1024 blocks of metadata, and fewer.
     for (mib, extent_blocks, writes) in [(512, 256, 64), (1024, 1024, 128)] {
         let outcome = writes_in_flight(mib, extent_blocks, writes, VolumeKind::Thin, None);
         assert!(outcome.is_ok(), "{writes} writes in {mib} MiB: {outcome:?}");

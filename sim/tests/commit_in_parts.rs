@@ -1,5 +1,5 @@
-//! What a checkpoint freed becomes usable in parts: dirty nodes keep to their bound (L7), and no write waits for all of
-//! it (L6).
+//! Freed blocks become usable in parts. So the number of dirty nodes stays within its bound (L7), and no write waits
+//! for all parts (L6).
 //!
 //! Rule S7.
 
@@ -14,21 +14,21 @@ use rowen_sim::oracle::{Oracle, Since};
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
 
-/// Blocks that only a snapshot has, every second one of a volume: when it goes, they are free one by one.
+/// Blocks that only a snapshot has, every second one of a volume. When it is removed, each is a free run of its own.
 const BLOCKS: u64 = 20_000;
-/// The most writes during that, each to a block of its own: a block that is written again frees blocks, too.
+/// The most writes during that, each to another block. A block that is written again frees blocks, too.
 const WRITES: u64 = 15_000;
-/// Nodes whose bytes start a checkpoint when they are dirty; writes wait at three times as many.
+/// If nodes of this many bytes are dirty, a checkpoint starts. Writes wait at three times as many.
 const DIRTY: u64 = 20;
 
-/// Each write during the commit takes less of the disk's time, in microseconds. A commit and a checkpoint take several
-/// times as many.
+/// Each write during the commit takes less of the disk's time than this, in microseconds. A commit and a checkpoint
+/// take several times as long.
 const LONG_WRITE: u64 = 1000;
 
 struct Seen {
     /// The most dirty nodes.
     most_dirty: u64,
-    /// The longest write during the commit, and how long all of it took, in microseconds of the disk's time.
+    /// The longest write during the commit, and the duration of the whole commit, in microseconds of the disk's time.
     longest_write: u64,
     all: u64,
     checkpoints: u64,

@@ -66,7 +66,7 @@ fn one_flush_fails() {
     sweep(DiskOpKind::Flush, FailedRequests::One);
 }
 
-/// Writes that a disk has lost with a flush that failed are not there after one that succeeds.
+/// Writes that a disk lost with a failed flush are still lost after a flush that succeeds.
 #[test]
 fn a_flush_that_is_tried_again_is_found() {
     must_be_found("flush_tried_again", one_flush_fails);

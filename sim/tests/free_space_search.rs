@@ -1,4 +1,4 @@
-//! A write that needs a run of free blocks does not look through all of free space for it (rule L6).
+//! A write that needs a run of free blocks does not search all free space for it (rule L6).
 //!
 //! Rule LR2.
 
@@ -9,15 +9,15 @@ use rowen_sim::crash::Setup;
 use rowen_sim::exec::World;
 use std::sync::Arc;
 
-/// Blocks that are free one by one before anything is counted.
+/// Single free blocks before the count begins.
 const SINGLES: u64 = 24_000;
-/// Rounds: some more blocks become free, which makes it worth while to look for large runs again, and then writes are
-/// counted.
+/// Rounds. In each, some more blocks become free, so that a search for large runs is worth its cost again. Then writes
+/// are counted.
 const ROUNDS: u64 = 8;
 const FREED: u64 = 1200;
 const WRITES: u64 = 40;
 
-/// Nodes that were read in each round's writes, in a group without any large free run, whose free tree is much larger
+/// Nodes that were read by each round's writes, in a group without any large free run. Its free tree is much larger
 /// than the cache.
 fn nodes_read() -> Vec<u64> {
     let world = World::new(31);
@@ -61,6 +61,6 @@ fn nodes_read() -> Vec<u64> {
 fn a_run_that_is_not_there_is_refused_without_a_look_at_all_leaves() {
     let counts = nodes_read();
     println!("{counts:?}");
-    // The first round may look at what nothing is known of.
+    // The first round may search unknown chunks.
     assert!(counts[1..].iter().all(|nodes| *nodes <= 40), "{counts:?} nodes for {WRITES} writes");
 }

@@ -1,4 +1,4 @@
-//! A journal that is kept twice (rules JC1 to JC4, MB8).
+//! A journal with two copies (rules JC1 to JC4, MB8).
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
@@ -37,7 +37,8 @@ struct Made {
     vols: Vec<Vol>,
 }
 
-/// Volumes of these kinds of [`BLOCKS`] blocks, most of which are written; the first has a snapshot. All is in a checkpoint.
+/// Volumes of these kinds with [`BLOCKS`] blocks, most of which are written. The first has a snapshot. All is in a
+/// checkpoint.
 pub(crate) async fn written_volumes(client: &Client, kinds: impl Iterator<Item = VolumeKind>) -> Vec<Vol> {
     let mut vols = Vec::new();
     for kind in kinds {
@@ -53,7 +54,7 @@ pub(crate) async fn written_volumes(client: &Client, kinds: impl Iterator<Item =
     vols
 }
 
-/// A group over two disks with volumes on both, of which one has a snapshot.
+/// A group over two disks with volumes on both. One volume has a snapshot.
 fn made(seed: u64, second_journal: bool) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup(second_journal).make(&world).unwrap();
@@ -63,7 +64,7 @@ fn made(seed: u64, second_journal: bool) -> Made {
     Made { world, disks, client, vols }
 }
 
-/// Writes here and there, with flushes, and a snapshot half way.
+/// Random writes, with flushes, and a snapshot half way.
 fn load(client: &Client, vol: Vol, seed: u64, handle: &Arc<rowen_sim::exec::Handle>) -> Op {
     let (client, handle) = (client.clone(), handle.clone());
     Box::pin(async move {
@@ -134,13 +135,14 @@ fn root(image: &Image, pv: PvIndex) -> GroupRoot {
     slots.max_by_key(|found| found.sequence).unwrap().group.unwrap()
 }
 
-/// Where a copy of the ring lies on the second disk, in bytes.
+/// The place of a copy of the ring on the second disk, in bytes.
 fn second_place(root: &GroupRoot) -> u64 {
     let first = root.pvs[1].first_extent * root.extent_blocks;
     DATA_OFFSET + (root.second_journal.unwrap() - first) * 4096
 }
 
-/// Reads everything block by block. What can be read is right by the oracle, and what cannot lies on a disk that is out. How many
+/// Reads everything block by block. The oracle judges what can be read. The rest lies on a disk that is out. Returns
+/// the number of unreadable blocks.
 /// blocks could not.
 async fn judge_each(client: &Client, oracle: &Oracle, since: Since) -> Result<u64, String> {
     let mut lost = 0;
@@ -160,7 +162,7 @@ async fn judge_each(client: &Client, oracle: &Oracle, since: Since) -> Result<u6
     check.findings.first().map_or(Ok(lost), |finding| Err(finding.clone()))
 }
 
-/// Opens it without this disk: that works, and what is there is right. What came of it.
+/// Opens it without this disk. This works, and the contents are right. Returns the result.
 fn judge_without(image: &Image, pv: PvIndex, oracle: &Oracle, since: Since) -> Result<Image, String> {
     let opened = open(without(image, pv), Some(u64::from(pv.0) + 5));
     let group = opened.group.clone().map_err(|error| error.to_string())?;
@@ -172,7 +174,7 @@ fn judge_without(image: &Image, pv: PvIndex, oracle: &Oracle, since: Since) -> R
     Ok(opened.end())
 }
 
-/// Power fails, or the server dies, at moments of a load, and one of two disks is gone after it (JC1).
+/// Power fails, or the server dies, at moments of a load, and then one of two disks is gone (JC1).
 fn each_disk_can_be_lost() {
     let made = made(21, true);
     let oracle = made.client.oracle.clone();
@@ -197,7 +199,7 @@ fn either_of_two_disks_can_be_lost() {
     each_disk_can_be_lost();
 }
 
-/// The disk that was lost is back: its copy is filled, and the other disk may be lost.
+/// The lost disk is back: its copy is filled, and then the other disk may be lost.
 #[test]
 fn a_disk_comes_back_and_the_other_one_goes() {
     let made = made(22, true);
@@ -223,8 +225,8 @@ fn a_disk_comes_back_and_the_other_one_goes() {
     judge_image(&setup(true), &oracle.lock(), Since::Death, image, 3).unwrap();
 }
 
-/// The second copy comes, or goes, under load. At each moment of it both disks together have everything, and each that a superblock
-/// calls enough is (JC2, JC4).
+/// The second copy is added, or dropped, under load. At each moment both disks together have everything. So does each
+/// disk that a superblock calls sufficient (JC2, JC4).
 fn comes_and_goes(seed: u64, is_there: bool) {
     let made = made(seed, is_there);
     made.disks.keep_moments();
@@ -278,7 +280,7 @@ fn goes_under_load() {
     (41..47).for_each(|seed| comes_and_goes(seed, true));
 }
 
-/// A frame takes a disk very long while the copy is given up: its place is free only when the frame has ended (JC4).
+/// A frame takes a disk very long while the copy is dropped. Its blocks are free only when the frame has ended (JC4).
 fn place_is_used_again() {
     let mut slow = 0;
     for nth in 0..6 {
@@ -333,7 +335,7 @@ fn a_new_copy_that_is_called_whole_too_early_is_found() {
     must_be_found("new_copy_is_whole", comes_under_load);
 }
 
-/// The place of a new copy had data of a volume, which looks like anything (JC3).
+/// The place of a new copy held data of a volume, which can look like anything (JC3).
 fn place_holds_zeros() {
     let made = made(51, false);
     let image = made.world.run(async {
@@ -382,7 +384,7 @@ fn one_copy_rots() {
         }
         judge_image(&setup(true), &made.client.oracle.lock(), Since::Death, rotten, 6).unwrap();
     }
-    // Each has lost every second block.
+    // Each copy has lost every second block.
     let mut rotten = image.clone();
     for block in 0..RING {
         let (pv, place) = if block % 2 == 0 { (PVS[0], DATA_OFFSET) } else { (PVS[1], second) };
@@ -405,7 +407,7 @@ fn a_second_copy_that_is_not_read_is_found() {
     must_be_found("second_copy_unread", one_copy_rots);
 }
 
-/// Somebody opened each half without the other: they are never joined, and each alone is as it was (MB8).
+/// Each half was opened without the other. They are never joined, and each half alone is unchanged (MB8).
 fn halves() {
     let made = made(53, true);
     made.world.run(made.client.close()).unwrap();
@@ -446,14 +448,14 @@ fn two_halves_that_are_joined_are_found() {
     must_be_found("split_brain_joined", halves);
 }
 
-/// A disk leaves: the copy that lay there goes to another disk if there is one, and else there is one copy.
+/// A disk leaves. Its copy goes to another disk if there is one. Otherwise there is one copy.
 #[test]
 fn a_copy_leaves_with_its_disk() {
     let world = World::new(54);
     let (disks, group) = Setup { second_journal: Some(4), ..Setup::small(3, 24) }.make(&world).unwrap();
     assert_eq!(group.journal_copies(), (2, 2));
     world.run(async {
-        // The last has none: it leaves, and so does the next, with its copy.
+        // The last disk has no copy: it leaves, and so does the next, with its copy.
         group.remove_last_pv().await.unwrap();
         disks.remove_last_pv();
         assert_eq!(group.journal_copies(), (2, 2));
@@ -479,7 +481,7 @@ fn a_copy_leaves_with_its_disk() {
     }
 }
 
-/// What is asked of the disks: one request more for each frame, to the other disk, at the same time.
+/// The cost: one more request for each frame, to the other disk, at the same time.
 #[test]
 fn a_frame_costs_one_request_more() {
     for (second_journal, writes) in [(false, 2), (true, 3)] {
@@ -491,14 +493,15 @@ fn a_frame_costs_one_request_more() {
     }
 }
 
-/// A disk that is away for a while is no bad place of the journal: what it has is whole when it is back, and nobody is to replace it.
+/// A disk that is away for a while is no bad block of the journal. Its data is complete when it is back, and must not
+/// be replaced.
 #[test]
 fn a_disk_that_was_away_is_no_bad_place() {
     for lost in PVS {
         let made = made(31, true);
         let (client, vol) = (made.client.clone(), made.vols[0]);
         made.disks.set_faults(Faults { away: Some(lost), ..Faults::default() });
-        // It has a snapshot: what is written is placed elsewhere, and has a frame.
+        // It has a snapshot: writes are redirected, and have a frame.
         made.world.run(async move {
             let _ = client.write(vol, 0, 8 * BLOCK, &[]).await;
             let _ = client.flush(vol).await;

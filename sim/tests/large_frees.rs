@@ -1,4 +1,4 @@
-//! Discards, reductions and removals that free very much leave room for the next checkpoint (rules L1 and L2).
+//! Discards, reductions and removals that free very many blocks leave room for the next checkpoint (rules L1 and L2).
 //!
 //! Rule M2.
 
@@ -17,12 +17,12 @@ use std::sync::Arc;
 const BLOCKS: u64 = 1000;
 /// A leaf of its map has more extents than this.
 const LEAF: u64 = 80;
-/// Blocks of the volume that is discarded, each an extent of its own.
+/// Blocks of the volume that is discarded. Each is an extent of its own.
 const LARGE: u64 = 30_000;
 /// One disk event in this many of an opening is cut.
 const CUT_EACH: u64 = 101;
 
-/// Metadata grows by whole extents only: it is to be full while there is free space.
+/// Metadata grows by whole extents only. It must be full while there is free space.
 fn setup(mib: u64, planted: Option<&'static str>) -> Setup {
     let planted = planted.or(Some("grow_by_extents"));
     Setup { config: Config { planted, ..Config::default() }, extent_blocks: 256, ..Setup::small(1, mib) }
@@ -44,7 +44,7 @@ async fn write_in_no_order(client: &Client, vol: Vol, blocks: u64, rng: &mut Rng
     }
 }
 
-/// All of the group but some single blocks is taken: metadata has nothing to grow by.
+/// All of the group but some single blocks is allocated, so metadata cannot grow.
 async fn fill_space(client: &Client, single: u64) -> Vol {
     let rest = client.group.info().free_blocks - 200;
     let filler = client.create(spec(rest)).await.unwrap();
@@ -58,8 +58,8 @@ async fn fill_space(client: &Client, single: u64) -> Vol {
     filler
 }
 
-/// Snapshots, and a change of each leaf after each, until metadata has no room. `discard`: by discards, which get the
-/// reserve, too.
+/// Snapshots, and a change of each leaf after each, until metadata has no room. `discard`: by discards, which may use
+/// the reserve, too.
 async fn fill_metadata(client: &Client, vol: Vol, discard: bool) {
     for round in 0u64.. {
         match client.snapshot(&[vol], SnapshotKind::default()).await {
@@ -103,13 +103,13 @@ enum How {
     Reduce,
 }
 
-/// What the command and the checkpoint after it say, and what the disks hold.
+/// The results of the command and of the checkpoint after it, and the contents of the disks.
 fn free_all(how: How, planted: Option<&'static str>) -> (Result<(), Error>, Result<(), Error>, Image) {
     let (done, checkpoint, image, _) = free_all_noted(how, planted);
     (done, checkpoint, image)
 }
 
-/// The same, with what was written.
+/// The same, with the written contents.
 fn free_all_noted(how: How, planted: Option<&'static str>) -> (Result<(), Error>, Result<(), Error>, Image, Oracle) {
     let oracle = Arc::<Mutex<Oracle>>::default();
     let world = World::new(11);
@@ -154,7 +154,7 @@ fn a_reduction_takes_checkpoints_on_its_way() {
     assert_eq!(open(image, 12), Ok(()));
 }
 
-/// What a program left that bounded nothing, and stopped: one record frees all. It is replayed in parts.
+/// An image of a program that bounded nothing, and stopped: one record frees all blocks. It is replayed in parts.
 #[test]
 fn a_group_that_stopped_by_it_opens() {
     let (done, checkpoint, image) = free_all(How::Discard, Some("frees_unbounded"));
@@ -162,8 +162,8 @@ fn a_group_that_stopped_by_it_opens() {
     assert_eq!(open(image, 13), Ok(()));
 }
 
-/// The power is cut while such an image is opened, at commands all over the opening: the next opening goes on, and all
-/// is there.
+/// The power is cut while such an image is opened, at commands all over the opening. The next opening continues, and
+/// all contents are there.
 #[test]
 fn an_opening_in_parts_that_is_cut_is_gone_on_with() {
     let (_, _, image, oracle) = free_all_noted(How::Discard, Some("frees_unbounded"));

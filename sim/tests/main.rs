@@ -1,6 +1,6 @@
-//! All tests on simulated disks, as one program: the engine's code is compiled once for all of them, and while one test
-//! uses one processor, others use the rest. A file is named here, or its tests do not run; a test of its own sees to
-//! that. `cargo test -p rowen-sim --test all gates` runs the tests of `gates.rs`.
+//! All tests on simulated disks, as one program. So the engine's code is compiled once, and the tests share the
+//! processors. A test file must be named here: a test checks that. `cargo test -p rowen-sim --test all gates` runs the
+//! tests of `gates.rs`.
 #![allow(clippy::unwrap_used)]
 
 mod aborted_writes;

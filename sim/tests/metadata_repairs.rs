@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BLOCKS: u64 = 3000;
-/// How long the write takes that repairs a copy, in microseconds.
+/// The time of the write that repairs a copy, in microseconds.
 const SLOW: u64 = 2_000_000;
 
-/// All first copies of nodes are rotten. One is read, and the next write takes long; meanwhile all nodes are replaced
-/// until the metadata area was used several times. What `check` finds afterwards that is not rot.
+/// All first copies of nodes are rotten. One is read, and the next write takes long. Meanwhile all nodes are replaced
+/// until the metadata area was used several times. Returns the findings of `check` that are not rot.
 fn slow_repair(seed: u64, planted: Option<&'static str>) -> Vec<String> {
     let world = World::new(seed);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 48) };
@@ -36,7 +36,7 @@ fn slow_repair(seed: u64, planted: Option<&'static str>) -> Vec<String> {
     let disks = SimDisks::with_image(world.handle(), image);
     let group = world.run(Group::open(disks.clone(), world.handle(), setup.config.clone())).unwrap();
     let client = Client::new(world.handle(), group, client.oracle.clone());
-    // The metadata area's first copy begins behind the label and the journal of a MiB each.
+    // The metadata area's first copy begins behind the label and the journal, of one MiB each.
     for block in 0..256 {
         disks.rot(PvIndex(0), (2 << 20) + block * 4096 + 100, 1);
     }

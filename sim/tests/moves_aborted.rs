@@ -1,4 +1,4 @@
-//! Moves of extents that end before their end: given up, failed at the table, or short of room (rules PM4, PM5, PM8).
+//! Moves of extents that end early: stopped, failed at the table, or short of space (rules PM4, PM5, PM8).
 
 use crate::moves::{FROM, Made, all_of, made, setup};
 use rowen_engine::disk::{DiskOpKind, PvIndex};
@@ -35,7 +35,8 @@ impl Made {
     }
 }
 
-/// PM5: the copy of a write takes long, and the move is stopped meanwhile. It is not carried out over what lies there afterwards.
+/// PM5: the copy of a write takes long, and the move is stopped meanwhile. The copy does not overwrite blocks that are
+/// placed there afterwards.
 fn a_copy_is_late(nth: u64) {
     let made = made(51);
     let there = made.unshared_there();
@@ -46,7 +47,7 @@ fn a_copy_is_late(nth: u64) {
         group.stop_move();
         group.move_ended().await;
         group.checkpoint().await?;
-        // All that is free is written.
+        // All free blocks are written.
         let blocks = group.info().available_blocks;
         let vol = client.create(thick(blocks)).await?;
         for at in (0..blocks).step_by(64) {
@@ -59,7 +60,7 @@ fn a_copy_is_late(nth: u64) {
         let slow = (DiskOpKind::Write, made.disks.requests(DiskOpKind::Write) + nth, 3_000_000);
         made.disks.set_faults(Faults { slow: Some(slow), ..Faults::default() });
         let ops = made.writes(there, 60, nth).into_iter().chain([stop]).collect();
-        // Some find no room in the end.
+        // In the end some find no space.
         made.client.together(ops).await.into_iter().for_each(drop);
         made.client.group.move_ended().await;
         let all = made.client.oracle.lock().readable();
@@ -75,7 +76,7 @@ fn a_copy_that_is_late_meets_what_was_there() {
     (0..60).for_each(a_copy_is_late);
 }
 
-/// PM8: a checkpoint fails that puts a table in force. What was acknowledged since is there, whichever table is found.
+/// PM8: a checkpoint that puts a table in force fails. Writes acknowledged since are there, whichever table is found.
 fn a_table_fails(numbers: impl Iterator<Item = u64>) {
     for (kind, number) in numbers.flat_map(|n| [(DiskOpKind::Write, n), (DiskOpKind::Flush, n / 20)]) {
         let made = made(61);
@@ -110,7 +111,7 @@ fn a_move_waits_for_what_is_being_freed() {
     let made = made(91);
     made.world.run(async {
         let group = &made.client.group;
-        // All the rest is one volume's, which has just been removed.
+        // All the rest belongs to one volume, which has just been removed.
         let blocks = group.info().available_blocks;
         let vol = made.client.create(thick(blocks)).await.unwrap();
         for at in (0..blocks).step_by(64) {
@@ -152,7 +153,8 @@ fn a_target_that_is_filled_is_found() {
     must_be_found("target_filled", target_is_too_small);
 }
 
-/// P3, P16: what moving four extents of a volume costs: nodes of maps and of free space that are written, and bytes that are read.
+/// The cost of moving four extents of a volume: nodes of maps and of free space that are written, and bytes
+/// that are read.
 fn cost(snapshots: u64) -> (u64, u64) {
     let world = World::new(7);
     let (disks, group) = Setup { config: Config::default(), ..Setup::small(2, 64) }.make(&world).unwrap();
@@ -165,7 +167,7 @@ fn cost(snapshots: u64) -> (u64, u64) {
             client.write(vol, (1024 + n) * BLOCK, BLOCK, &[]).await.unwrap();
         }
         client.checkpoint().await.unwrap();
-        // What was begun by the snapshots is over.
+        // The background work of the snapshots has ended.
         world.handle().sleep(Duration::from_secs(60)).await;
         client.checkpoint().await.unwrap();
     });

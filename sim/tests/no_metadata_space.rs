@@ -29,7 +29,7 @@ fn spec(kind: VolumeKind, blocks: u64) -> VolumeSpec {
     VolumeSpec { kind, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// A volume whose blocks lie in no order, in a group whose free space is in pieces of one block.
+/// A scattered volume, in a group whose free space is in single blocks.
 async fn fragmented(client: &Client, rng: &mut Rng) -> Vol {
     fragmented_of(client, rng, BLOCKS).await
 }
@@ -49,7 +49,7 @@ async fn fragmented_of(client: &Client, rng: &mut Rng, blocks: u64) -> Vol {
     for block in (0..rest).step_by(2) {
         match client.zero(filler, block * BLOCK, BLOCK, false).await {
             Ok(()) => {}
-            // So much is in pieces.
+            // This many blocks are single.
             Err(Error::NoSpace { .. }) => break,
             Err(e) => panic!("{e}"),
         }
@@ -58,7 +58,7 @@ async fn fragmented_of(client: &Client, rng: &mut Rng, blocks: u64) -> Vol {
     vol
 }
 
-/// Snapshots, and a write to each leaf after each, in waves of `depth`, until there is no room for more.
+/// Snapshots, and a write to each leaf after each, `depth` at a time, until there is no room for more.
 async fn fill(client: &Client, vol: Vol, depth: usize) -> Vec<Vol> {
     fill_of(client, vol, depth, BLOCKS).await
 }
@@ -89,7 +89,7 @@ async fn fill_of(client: &Client, vol: Vol, depth: usize, blocks: u64) -> Vec<Vo
     unreachable!("waves have no end")
 }
 
-/// A free tree of more nodes than what is kept back of metadata: most of them change at once.
+/// A free tree with more nodes than the metadata reserve: most of them change at once.
 #[test]
 fn space_comes_back_part_by_part() {
     const PIECES: u64 = 14_000;
@@ -120,7 +120,7 @@ fn space_comes_back_part_by_part() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Of two snapshots that may be dropped, the engine drops the second only when the first has given all that it had.
+/// Of two snapshots that may be dropped, the engine drops the second only when the first has freed all its blocks.
 #[test]
 fn no_more_snapshots_give_way_than_must() {
     let world = World::new(5);
@@ -164,7 +164,7 @@ fn writes_are_refused_and_removal_makes_room() {
     }
 }
 
-/// Writes `wanted` of the volume's blocks one by one, in no order.
+/// Writes `wanted` of the volume's blocks one by one, in random order.
 async fn write_at_random(client: &Client, vol: Vol, blocks: u64, wanted: u64, rng: &mut Rng) {
     let mut order: Vec<u64> = (0..blocks).collect();
     (1..order.len()).rev().for_each(|i| order.swap(i, rng.below(i as u64 + 1) as usize));
@@ -180,8 +180,8 @@ async fn write_at_random(client: &Client, vol: Vol, blocks: u64, wanted: u64, rn
     }
 }
 
-/// What the checkpoint's stream needs is there, however many volumes, points and tags are made where metadata is full:
-/// else the group could not be opened any more.
+/// The checkpoint's stream has room, however many volumes, points and tags are made while metadata is full. Otherwise
+/// the group could not be opened any more.
 #[test]
 fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
     for tags in [false, true] {
@@ -225,8 +225,7 @@ fn what_is_only_in_the_stream_is_refused_before_it_is_too_much() {
     }
 }
 
-/// A trim of a whole filesystem changes more leaves than are kept back of metadata, and nothing else starts
-/// checkpoints.
+/// A trim of a whole filesystem changes more leaves than the metadata reserve has, and nothing else starts checkpoints.
 #[test]
 fn a_trim_where_metadata_is_full_is_refused_or_done() {
     const LARGE: u64 = 24_000;
@@ -238,8 +237,7 @@ fn a_trim_where_metadata_is_full_is_refused_or_done() {
     world.run(async {
         let vol = fragmented_of(&client, &mut Rng::new(10), LARGE).await;
         let snapshots = fill_of(&client, vol, 1, LARGE).await;
-        // The snapshots hold the leaves that were: at last there is no room for more new ones, and nothing stops for
-        // that.
+        // The snapshots hold the old leaves. In the end there is no room for new ones, and nothing stops for that.
         let trim = async || {
             for block in (0..LARGE).step_by(16) {
                 match client.zero(vol, block * BLOCK, BLOCK, false).await {
@@ -263,9 +261,9 @@ fn a_trim_where_metadata_is_full_is_refused_or_done() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Slots of 16 blocks take all space after a sixteenth of the writes, and are taken back in pieces: by then metadata
-/// must have what the rest needs, for it grows by whole extents. Also where its second copies find no room on another
-/// physical volume.
+/// Slots of 16 blocks take all space after a sixteenth of the writes, and are freed in pieces. By then metadata must
+/// have enough room for the rest, because it grows by whole extents. This also holds if its second copies find no room
+/// on another physical volume.
 #[test]
 fn a_thin_volume_is_written_at_random_as_far_as_its_group_goes() {
     for second in [None, Some(5 << 20)] {
@@ -286,7 +284,7 @@ fn a_thin_volume_is_written_at_random_as_far_as_its_group_goes() {
     }
 }
 
-/// The same in free space that lies before what is written first: it came back while there was nothing left behind.
+/// The same in free space before the first written block: it became free while nothing was left behind.
 #[test]
 fn a_thin_volume_goes_on_in_what_another_gave_back() {
     let world = World::new(7);

@@ -16,8 +16,8 @@ fn spec(blocks: u64, full: FullPolicy) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full }
 }
 
-/// A write is held, then a request of this kind fails. `close`: the group is closed after that. An error: something
-/// waits for ever.
+/// A write is held, then a request of this kind fails. `close`: the group is closed after that. An error: a task waits
+/// for ever.
 fn held(
     kind: DiskOpKind,
     no_space_timeout: Option<Duration>,
@@ -84,7 +84,7 @@ fn one_that_is_left_asleep_is_found() {
     assert!(outcome.is_err(), "the planted bug was not found");
 }
 
-/// A write waits for what a removal gives back, and the removal ends because the group has stopped.
+/// A write waits for space that a removal frees. The removal ends because the group has stopped.
 #[test]
 fn so_does_one_that_waits_for_a_removal() {
     for number in 0..40u64 {

@@ -1,5 +1,5 @@
-//! Volumes whose space is taken from physical volumes, or extents of them, that somebody named: from there and from
-//! nowhere else, all of it or nothing, and still so after a crash.
+//! Volumes that are allocated from named physical volumes, or from named extents of them. All blocks come from there,
+//! or the command fails. This stays so after a crash.
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -41,7 +41,7 @@ async fn free_extents(group: &Arc<Group>, on: &[PvExtents]) -> u64 {
     group.free_on(on).await.unwrap() / EXTENT
 }
 
-/// The physical volumes that a volume is on, and how many of its blocks.
+/// The physical volumes that hold a volume, and the number of its blocks on each.
 async fn places(group: &Arc<Group>, id: VolumeId) -> BTreeMap<u16, u64> {
     group.pv_usage(id).await.unwrap().into_iter().map(|place| (place.pv, place.blocks)).collect()
 }
@@ -63,13 +63,13 @@ fn space_comes_from_the_named_physical_volumes_and_extents() {
         let second =
             group.create_volume_on(volume("second", VolumeKind::Thick, 5), &[on(1, 0..EXTENTS)]).await.unwrap();
         assert_eq!(places(&group, second).await, BTreeMap::from([(1, 5 * EXTENT)]));
-        // Every other extent of the third, and the rest of it is as it was.
+        // Every other extent of the third. The rest of it is unchanged.
         let odd: Vec<PvExtents> = (0..EXTENTS).filter(|n| n % 2 == 1).map(|n| on(2, n..n + 1)).collect();
         let even: Vec<PvExtents> = (0..EXTENTS).filter(|n| n % 2 == 0).map(|n| on(2, n..n + 1)).collect();
         assert_eq!((free_extents(&group, &odd).await, free_extents(&group, &even).await), (EXTENTS / 2, EXTENTS / 2));
         let odd_one = group.create_volume_on(volume("odd", VolumeKind::Thick, EXTENTS / 2), &odd).await.unwrap();
         assert_eq!((free_extents(&group, &odd).await, free_extents(&group, &even).await), (0, EXTENTS / 2));
-        // It grows on the physical volume that is named; the rest of that one is not enough after this.
+        // It grows on the named physical volume. After this the rest of that one is not enough.
         group.resize_on(odd_one, (EXTENTS / 2 + 3) * EXTENT, &[on(1, 20..24)]).await.unwrap();
         assert_eq!(places(&group, odd_one).await, BTreeMap::from([(1, 3 * EXTENT), (2, EXTENTS / 2 * EXTENT)]));
         assert_eq!(free_extents(&group, &[on(1, 20..24)]).await, 1);
@@ -117,12 +117,12 @@ fn what_makes_no_sense_is_refused() {
         let thin = group.create_volume(volume("v", VolumeKind::Thin, 1)).await.unwrap();
         let refused = group.resize_on(thin, 4 * EXTENT, &[on(1, 0..9)]).await.unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
-        // Places that meet count once.
+        // Ranges that overlap count once.
         assert_eq!(free_extents(&group, &[on(2, 4..9), on(2, 0..6), on(2, 9..10)]).await, 10);
     });
 }
 
-/// Step number `step` of the run of `seed`: a volume is made, grows or is removed, or a snapshot comes and goes.
+/// Step number `step` of the run of `seed`: a volume is made, grows or is removed, or a snapshot is taken and removed.
 async fn step_at_random(group: &Arc<Group>, rng: &mut Rng, volumes: &mut Vec<VolumeId>, seed: u64, step: u32) {
     let pv = rng.below(3) as u16;
     let first = rng.below(EXTENTS);
@@ -187,8 +187,8 @@ async fn step_at_random(group: &Arc<Group>, rng: &mut Rng, volumes: &mut Vec<Vol
     }
 }
 
-/// Volumes come, grow and go in places chosen at random, written and with snapshots meanwhile; what they got lies where
-/// it was to, and what is free is what can be had.
+/// Volumes are made, grow and are removed at random places, with writes and snapshots meanwhile. Their blocks lie at
+/// the requested places, and the free blocks are those that can be allocated.
 #[test]
 fn at_random() {
     for seed in 1..=40 {

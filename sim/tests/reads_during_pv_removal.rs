@@ -1,5 +1,5 @@
-//! A node is read while its physical volume leaves: by the time at which its second copy would be read, that is
-//! nowhere.
+//! A node is read while its physical volume leaves. When its second copy would be read, that place does not exist any
+//! more.
 
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const SLOW: u64 = 1_000_000;
 
 /// A volume is made in a group that was just opened. The `nth` read from then on takes long, and all first copies of
-/// metadata are rotten; meanwhile the last physical volume leaves.
+/// metadata are rotten. Meanwhile the last physical volume leaves.
 fn one_leaves_beside_a_read(nth: u64, planted: Option<&'static str>) {
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(2, 24) };
     let world = World::new(nth);
@@ -38,7 +38,7 @@ fn one_leaves_beside_a_read(nth: u64, planted: Option<&'static str>) {
     let disks = SimDisks::with_image(world.handle(), image);
     let opening = Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), setup.config.clone());
     let group = world.run(opening).unwrap();
-    // The metadata area's first copy begins behind the label and the journal of a MiB each.
+    // The metadata area's first copy begins behind the label and the journal, of one MiB each.
     for block in 0..256 {
         disks.rot(PvIndex(0), (2 << 20) + block * 4096 + 100, 1);
     }

@@ -25,12 +25,12 @@ fn spec(blocks: u64) -> VolumeSpec {
 }
 
 fn setup(mib: u64) -> Setup {
-    // Metadata grows by whole extents only: it is to be full while there is free space.
+    // Metadata grows by whole extents only. It must be full while there is free space.
     let config = Config { planted: Some("grow_by_extents"), ..Config::default() };
     Setup { config, extent_blocks: 256, ..Setup::small(1, mib) }
 }
 
-/// What the disks hold now, as the death of the program leaves it, is opened, closed and checked.
+/// The contents of the disks, as the death of the program leaves them, are opened, closed and checked.
 fn reopen(disks: &SimDisks, config: &Config, seed: u64) -> Result<(), Error> {
     let image = disks.moment().killed(&mut Rng::new(seed));
     let world = World::new(seed);
@@ -44,7 +44,7 @@ fn reopen(disks: &SimDisks, config: &Config, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A volume whose blocks lie in no order.
+/// A scattered volume.
 async fn scattered(client: &Client, rng: &mut Rng) -> Vol {
     let vol = client.create(spec(BLOCKS)).await.unwrap();
     let mut order: Vec<u64> = (0..BLOCKS).collect();
@@ -55,8 +55,8 @@ async fn scattered(client: &Client, rng: &mut Rng) -> Vol {
     vol
 }
 
-/// A volume that takes the rest of the group and gives 6,000 single blocks back. Its first blocks lie far apart, so
-/// that each is in a leaf of the free tree of its own. Returns how many those are.
+/// A volume that takes the rest of the group and frees 6,000 single blocks. Its first blocks lie far apart, so that
+/// each is in its own leaf of the free tree. Returns the number of those.
 async fn filler(client: &Client) -> (Vol, u64) {
     let rest = client.group.info().free_blocks - 200;
     let filler = client.create(spec(rest)).await.unwrap();
@@ -101,7 +101,7 @@ enum Ending {
     Killed,
 }
 
-/// One discard changes each leaf of a free tree that is larger than what is left of metadata.
+/// One discard changes each leaf of a free tree that has more leaves than metadata has free blocks.
 fn a_discard_in_each_leaf(ending: Ending, planted: Option<&'static str>) -> Result<(), Error> {
     let world = World::new(4);
     let setup = setup(256);

@@ -1,6 +1,6 @@
-//! A block that recovery maps again, after it took it for the snapshot's alone: while the snapshot goes, a thick
-//! origin's discard keeps the place, and the next write uses it. A power cut may leave a checkpoint from before the
-//! removal.
+//! Recovery counted a block as the snapshot's alone, and then maps it again. This happens if a thick origin's discard
+//! keeps the place while the snapshot is removed, and the next write uses it. A power cut may leave a checkpoint from
+//! before the removal.
 //!
 //! Rule N1.
 
@@ -16,11 +16,11 @@ use rowen_sim::rng::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than all else takes, in microseconds.
+/// Longer than everything else takes, in microseconds.
 const LONG: u64 = 30_000_000;
 
-/// A snapshot is removed, and the `nth` write to the disk from then on takes long: of the checkpoint after the removal,
-/// or of something else. What is wrong with the group after a power cut.
+/// A snapshot is removed. The `nth` write to the disk from then on takes long. It is part of the checkpoint after the
+/// removal, or of something else. Returns what is wrong with the group after a power cut.
 fn cut_before_a_checkpoint(nth: u64, planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(nth);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
@@ -29,7 +29,7 @@ fn cut_before_a_checkpoint(nth: u64, planted: Option<&'static str>) -> Result<()
     let handle = world.handle();
     world.run(async {
         let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: 64, chunk_blocks: 1, full: FullPolicy::Fail };
-        // Removal in the recovered group is busy with these first.
+        // Removal in the recovered group handles these first.
         let other = client.create(spec).await.unwrap();
         let mut gone = Vec::new();
         for _ in 0..4 {

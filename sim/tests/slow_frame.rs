@@ -14,9 +14,9 @@ use rowen_sim::exec::World;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as a disk tries before it gives a sector up, in microseconds.
+/// The time for which a disk retries a sector before it fails, in microseconds.
 const LONG: u64 = 30_000_000;
-/// What is written while a frame is on its way: the data of eight writes, their frames, and frames for markers.
+/// The requests while a frame is in flight: the data of eight writes, their frames, and frames for markers.
 const WRITTEN: u64 = 20;
 
 fn spec(blocks: u64) -> VolumeSpec {

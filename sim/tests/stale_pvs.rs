@@ -1,4 +1,4 @@
-//! What opening reads is durable before it writes (B1), and a physical volume that is an older copy of itself is
+//! Everything that opening reads is durable before it writes (B1). A physical volume that is an older copy of itself is
 //! refused (B2).
 
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ fn closed(setup: &Setup, oracle: &Arc<Mutex<Oracle>>) -> (Image, Vol) {
     (disks.moment().killed(&mut Rng::new(71)), vol)
 }
 
-/// Opened once more and written to in place; then closed, or killed without another checkpoint.
+/// Opened once more and written to in place. Then closed, or killed without another checkpoint.
 fn later(setup: &Setup, oracle: &Arc<Mutex<Oracle>>, image: Image, vol: Vol, close: bool) -> Image {
     let (world, disks, group) = open(setup, image, 72);
     let client = Client::new(world.handle(), group.unwrap(), oracle.clone());
@@ -105,8 +105,8 @@ fn an_older_copy_that_is_taken_is_found() {
     restored(Some("stale_pv_accepted")).unwrap_err();
 }
 
-/// Power cuts leave physical volumes one superblock apart, which must open; the same states with an older copy of
-/// either must not.
+/// Power cuts leave physical volumes one superblock apart. These states must open. The same states with an older copy
+/// of either must not.
 #[test]
 fn a_power_cut_is_told_from_an_older_copy() {
     let setup = setup(2, None);
@@ -124,7 +124,7 @@ fn a_power_cut_is_told_from_an_older_copy() {
     world.run(client.checkpoint()).unwrap();
     let moments = disks.take_moments();
     let mut apart = 0;
-    // All policies where superblocks are written, at the end; before that one of them in turn.
+    // All policies where superblocks are written, at the end. Before that, one of them in turn.
     let superblocks = moments.len().saturating_sub(10);
     for (n, moment) in moments.iter().enumerate() {
         if n < superblocks && n as u64 % one_in(1) != 0 {
@@ -150,7 +150,7 @@ fn a_power_cut_is_told_from_an_older_copy() {
     assert!(apart > 0, "no cut left the physical volumes at different superblocks");
 }
 
-/// A physical volume that joined is as old as the others from then on: its label of no group is too old.
+/// A physical volume that joined is as old as the others from then on. Its earlier label, of no group, is too old.
 #[test]
 fn a_copy_from_before_it_joined_is_refused() {
     let setup = setup(1, None);
@@ -167,7 +167,7 @@ fn a_copy_from_before_it_joined_is_refused() {
     refused_as_old(&setup, &image.with_pv_of(PVS[1], &before), PVS[1]).unwrap();
 }
 
-/// The server dies while a checkpoint is not flushed, another one recovers at once, and the power is cut while it does.
+/// The server dies while a checkpoint is not flushed. Another server recovers at once, and the power is cut meanwhile.
 /// Everything was flushed before, so all of it must be there.
 fn death_then_power_cut(pvs: usize, planted: Option<&'static str>) -> Result<u64, String> {
     let setup = setup(pvs, planted);
@@ -188,7 +188,7 @@ fn death_then_power_cut(pvs: usize, planted: Option<&'static str>) -> Result<u64
         client.close().await.unwrap();
         vol
     });
-    // After an opening, the first checkpoint's metadata lies in the first free places of the metadata area.
+    // After an opening, the first checkpoint's metadata is in the first free blocks of the metadata area.
     let (world, disks, group) = open(&setup, disks.moment().killed(&mut Rng::new(1)), 8);
     let client = Client::new(world.handle(), group.unwrap(), oracle.clone());
     world.run(async {

@@ -1,4 +1,4 @@
-//! Superblock slots that cannot be read: each hides itself alone (M7).
+//! Superblock slots that cannot be read: each hides only itself (M7).
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
@@ -47,7 +47,7 @@ fn worked(setup: &Setup) -> (Vec<Moment>, Oracle) {
     (disks.take_moments(), oracle)
 }
 
-/// Opens it where these places cannot be read until they are written; then once more.
+/// Opens it while these places cannot be read until they are written. Then once more.
 fn opens(setup: &Setup, oracle: &Oracle, image: &Image, unreadable: &[Place]) -> Result<(), String> {
     let mut image = image.clone();
     for seed in [32, 33] {
@@ -102,7 +102,7 @@ fn the_slot_that_was_being_written() {
                 let image = moment.power_cut(policy, &mut Rng::new(moment.event));
                 let told = format!("{pvs} physical volumes, event {}, {policy:?}", moment.event);
                 assert_eq!(opens(&setup, &oracle, &image, &bad), Ok(()), "{told}");
-                // What cannot be read any more, and never again takes a write.
+                // Sectors that cannot be read any more, and cannot be written, either.
                 let some: Vec<Place> = bad.iter().copied().filter(|place| place.1 < COPIES[1]).collect();
                 assert_eq!(opens(&setup, &oracle, &image, &some), Ok(()), "{told}, one copy");
             }
@@ -111,7 +111,7 @@ fn the_slot_that_was_being_written() {
     }
 }
 
-/// A path that comes back while superblocks are read does not make an older one the newest: each read of a slot fails
+/// A path that comes back while superblocks are read does not make an older one the newest. Each read of a slot fails
 /// once.
 #[test]
 fn a_path_that_comes_back() {

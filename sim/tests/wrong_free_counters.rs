@@ -1,5 +1,5 @@
-//! Counters of free space that are too low, in a group that somebody changed who knows the format. All of them agree, so an
-//! opening sees nothing wrong; the free tree has more than they say.
+//! Counters of free space that are too low, in a group that an attacker changed who knows the format. All of them
+//! agree, so an opening sees nothing wrong. The free tree has more blocks than they say.
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::error::Error;
@@ -11,7 +11,7 @@ use rowen_sim::forge::Forger;
 use rowen_sim::hostile::sound_images;
 use std::sync::Arc;
 
-/// Writes to every volume until something is refused. The refusal, if there was one.
+/// Writes to every volume until one write is refused. Returns the refusal, if there was one.
 async fn write_on(group: &Arc<Group>) -> Option<Error> {
     for info in group.volumes().iter().filter(|info| info.state == VolumeState::Ok) {
         let Ok(volume) = group.volume(info.id) else { continue };
@@ -36,7 +36,7 @@ fn counters_that_are_too_low_are_told_in_words() {
             let disks: Arc<dyn Disks> = sim.clone();
             let report = world.run(Group::check(disks.clone())).unwrap();
             assert!(!report.findings.is_empty(), "{name}, {free}: a check does not count what is free");
-            // A refusal in words is an answer.
+            // A refusal with a message is an answer.
             let Ok(group) = world.run(Group::open(disks, world.handle(), setup.config.clone())) else { continue };
             opened += 1;
             if let Some(error) = world.run(write_on(&group)) {

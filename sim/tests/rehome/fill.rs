@@ -1,5 +1,4 @@
-//! Filling (rule R13): blocks that a volume shares are copied to the redirected blocks next to them, while the snapshot
-//! is held.
+//! Filling (rule R13): blocks that a volume shares are copied next to its redirected blocks, while the snapshot exists.
 //!
 //! Rules F2 and F3.
 
@@ -63,7 +62,8 @@ fn an_origin_reads_in_one_piece_while_its_snapshot_is_held() {
                 }
                 assert!(after <= 3, "{percent} %: {after} segments to a MiB");
                 assert!(stats.windows_filled >= 15, "{stats:?}");
-                // F1: what was copied is the volume's own, and counts for the snapshot as if it had been overwritten.
+                // F1: the volume owns the copied blocks, and they count for the snapshot as if they had been
+                // overwritten.
                 assert_eq!(held.exclusive, redirected + stats.blocks_filled);
                 assert_eq!(info(client, snapshot).snapshot_used, held.exclusive);
                 client.verify_all(snapshot).await.unwrap();
@@ -88,7 +88,7 @@ fn an_origin_reads_in_one_piece_while_its_snapshot_is_held() {
     }
 }
 
-/// Writes to what was filled a moment ago are put elsewhere once more (R6): its windows are looked at again.
+/// Writes to blocks that were just filled are redirected once more (R6). The engine examines these windows again.
 #[test]
 fn a_volume_that_is_written_while_it_is_filled_is_filled_in_the_end() {
     let setup = filling(96, Layout::Read);
@@ -98,7 +98,7 @@ fn a_volume_that_is_written_while_it_is_filled_is_filled_in_the_end() {
     world.run(async {
         let (vol, _) = with_snapshot(&client, thick(BLOCKS), SnapshotKind::default()).await;
         disks.set_delays(Delays { read: (5_000, 30_000), ..Delays::default() });
-        // Every second block; and then the same ones while their windows are filled.
+        // Every second block. Then the same ones while their windows are filled.
         let mut rng = Rng::new(9);
         for block in (0..BLOCKS).step_by(2) {
             client.write(vol, block * 8, 8, &[]).await.unwrap();
@@ -150,7 +150,7 @@ fn a_tag_says_what_a_volume_is_laid_out_for() {
             overwrite(client, vol, BLOCKS, 50, &mut Rng::new(4)).await;
             idle(client).await;
             assert_eq!(client.group.stats().windows_filled > 0, is_filled, "{usual:?} {tags:?}");
-            // The engine examines the volume when it is asked to.
+            // The engine examines the volume when the layout is set.
             set(&["layout=read"]).await;
             idle(client).await;
             assert!(client.group.stats().windows_filled > 0, "{usual:?} {tags:?}");
@@ -182,7 +182,7 @@ fn a_volume_is_filled_after_an_opening() {
     });
 }
 
-/// How much of the group is free after filling took all that it may, and how often it ended because no room was left.
+/// How much of the group is free after filling took all that it may, and how often it stopped for lack of room.
 fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
     let mut setup = filling(44, Layout::Read);
     setup.config.planted = planted;
@@ -197,7 +197,7 @@ fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
         assert!(client.group.stats().windows_filled > 0);
         let (group, stats) = (client.group.info(), client.group.stats());
         percent = (group.available_blocks * 100 / group.blocks, stats.fills_without_room);
-        // It goes on when there is room.
+        // It continues when there is room.
         client.remove(&[snapshot]).await.unwrap();
         idle(client).await;
         client.verify_all(vol).await.unwrap();

@@ -1,5 +1,5 @@
-//! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it
-//! is filled while they are held.
+//! A part of a volume was overwritten under snapshots. Its blocks return to one place: when the snapshots are gone, or
+//! while they exist if the volume is filled.
 //!
 //! Rules V4, V5 and L5b.
 
@@ -30,7 +30,7 @@ fn thick(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thick, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// Waits until nothing is removed or brought together any more.
+/// Waits until removal and re-homing are idle.
 async fn idle(client: &Client) {
     client.group.reclaim_idle().await.unwrap();
     client.group.rehome_idle().await.unwrap();
@@ -44,7 +44,7 @@ async fn overwrite(client: &Client, vol: Vol, blocks: u64, percent: u64, rng: &m
     }
 }
 
-/// Segments that the disk is asked for to read each MiB of the volume, on average.
+/// Segments that the disk has to read for each MiB of the volume, on average.
 async fn segments(client: &Client, disks: &SimDisks, vol: Vol, blocks: u64) -> u64 {
     let before = disks.counts();
     client.verify_all(vol).await.unwrap();
@@ -83,7 +83,7 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
             } else {
                 assert!(after > 20, "without it nothing moves: {after}");
             }
-            // What was moved is written in place.
+            // Moved blocks are written in place.
             let before = client.group.stats();
             overwrite(client, vol, blocks, 5, &mut Rng::new(1)).await;
             let now = client.group.stats();
@@ -97,8 +97,8 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
     }
 }
 
-/// What is written, flushed and frozen while windows are copied and moved is there afterwards. Returns how many were:
-/// moved, and filled.
+/// Blocks that are written, flushed and frozen while windows are copied and moved are there afterwards. Returns how
+/// many windows were moved, and how many were filled.
 fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
     let blocks = 8 * WINDOW;
     let mut setup = setup(64, true);
