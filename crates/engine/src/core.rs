@@ -83,7 +83,7 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait SpaceFinder: Send + Sync {
     /// Takes a checkpoint: blocks that were freed before it become usable.
     fn take_checkpoint(self: Arc<Self>) -> Answer<Result<()>>;
-    /// Waits for space that will be freed soon. False: there is none.
+    /// Waits for space that will be freed soon. False: no space will be freed.
     fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>>;
     /// Removal is in progress: waiting may give space.
     fn is_removing(&self) -> bool;

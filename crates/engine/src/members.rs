@@ -1,8 +1,8 @@
 //! The physical volumes of a group that are in use, and those that are out. A disk can be lost, and come back.
 //!
-//! * MB1 A group is opened without one of its physical volumes only if the caller asks for it, or if its superblock
-//!   says that the physical volume is *out*. If all copies of the journal, or both copies of some metadata, are on
-//!   physical volumes that are missing or out, the group is not opened. Then nothing is written.
+//! * MB1 A group is opened without one of its physical volumes in two cases only. Either the caller asks for it, or the
+//!   superblock says that the physical volume is *out*. If all copies of the journal, or both copies of some metadata,
+//!   are on physical volumes that are missing or out, the group is not opened. Then nothing is written.
 //! * MB2 A read or write of a block on a physical volume that is out fails. It never returns zeros, and never the
 //!   contents of a disk that came back. A write succeeds only if none of its blocks keeps its place there. Shared and
 //!   unmapped blocks are placed elsewhere, as always. A block that the volume owns does not move, because its other

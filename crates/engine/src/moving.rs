@@ -4,8 +4,8 @@
 //! end, in windows. A write to the copied part goes to both places. So the table of zones can change at any moment
 //! after the last window: both places have all writes.
 //!
-//! * PM1 From the copy of a window until the run is moved or abandoned, every write to the window goes to both places,
-//!   and is answered when both have it.
+//! * PM1 From the copy of a window until the run is moved or abandoned, every write to the window goes to both places.
+//!   It is answered when both have it.
 //! * PM2 No write to a window is in flight while it is copied: the copy waits for earlier writes, and later writes wait
 //!   for the copy.
 //! * PM3 Two writes to the same bytes are never in flight at once: the two places could carry them out in different

@@ -102,7 +102,7 @@ impl Group {
         self.core.journal.next_seq()
     }
 
-    /// Waits for space that will be freed soon. False: there is none.
+    /// Waits for space that will be freed soon. False: no space will be freed.
     pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
         let pending = self.core.space.lock().pending_blocks();
         if pending > 0 {

@@ -95,7 +95,7 @@ impl Group {
         }
     }
 
-    /// Searches one volume. Clears the flag when there is none.
+    /// Searches one volume. Clears the flag if no volume is left.
     pub(super) async fn rehome_some(self: &Arc<Self>) {
         let whole = self.to_rehome.lock().pop_first();
         let next = whole.or_else(|| self.to_fill.lock().pop_first());

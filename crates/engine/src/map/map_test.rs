@@ -703,7 +703,7 @@ fn nodes_that_contradict_each_other_never_panic() {
     assert!(corrupt_seen > 1000, "{corrupt_seen}");
 }
 
-/// An owner that believes what a damaged tree tells it.
+/// An owner that relies on a damaged tree.
 struct Lenient<'a>(&'a mut Blocks);
 
 impl NodeOwner for Lenient<'_> {
@@ -726,7 +726,7 @@ impl NodeOwner for Lenient<'_> {
     }
 }
 
-/// Readers of a snapshot beside a writer of its origin, through a cache that is much too small for both.
+/// Readers of a snapshot during writes to its origin, through a cache that is much too small for both.
 #[test]
 fn a_snapshot_is_read_while_its_origin_changes() {
     let mut world = World::new(8, 60_000);

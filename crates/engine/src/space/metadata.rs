@@ -69,9 +69,9 @@ const STREAM_SPARE: u64 = 5;
 /// What a pair takes of the stream: its places and its length.
 const PAIR_BYTES: u64 = PairRecord::SIZE as u64 + 8;
 
-/// M5: one node for this many free blocks in arenas and pieces. If slots of 16 blocks are written at random, up to a
-/// third of the blocks becomes an extent of the map or a piece of the free tree. A node has 84 to 168 of these, and
-/// checkpoints copy each node once.
+/// M5: one node for this many free blocks in arenas and pieces. Random writes to slots of 16 blocks turn up to a third
+/// of the blocks into extents of the map or pieces of the free tree. A node has 84 to 168 of these, and checkpoints
+/// copy each node once.
 const BLOCKS_FOR_NODE: u64 = 64;
 
 /// M6: while checks pin blocks, one in this many blocks stays free beyond the reserve.
@@ -573,7 +573,7 @@ impl MetaSpace {
         self.free_beyond_reserve() < 2 * self.total() / PINS_LEAVE
     }
 
-    /// Whether checks pin so many blocks that metadata has to grow.
+    /// Whether metadata has to grow because of the blocks that checks pin.
     pub fn is_crowded_by_pins(&self) -> bool {
         self.pins > 0 && self.free_beyond_reserve() < self.total() / 2
     }

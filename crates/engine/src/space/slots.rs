@@ -83,7 +83,7 @@ impl Space {
         (block < base + arena.len).then_some((*base, arena))
     }
 
-    /// Up to `want` contiguous blocks at the slot of `at`, which is created if there is none.
+    /// Up to `want` contiguous blocks at the slot of `at`, which is created if needed.
     fn take_slot(
         &mut self,
         context: AllocContext<'_>,
