@@ -112,7 +112,7 @@ impl Group {
                 Ok(()) => {}
                 // A successor goes on (U6).
                 Err(Error::Closed) if !self.core.planted("closed_counts_as_failure") => {
-                    self.core.journal.stop(Error::Closed)
+                    self.core.journal.stop(Error::Closed);
                 }
                 Err(error) => self.core.journal.stop_after(error.clone(), "a checkpoint failed"),
             }

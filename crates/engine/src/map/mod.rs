@@ -18,11 +18,11 @@
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
 //!   root that is not a leaf has two children at least.
 //! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its own for
-//! all keys of its range. Any other change makes a new node, with the owner's birth and generation. The path above
-//! follows.
+//!   all keys of its range. Any other change makes a new node, with the owner's birth and generation. The path above
+//!   follows.
 //! - I7. A node that a tree does not use any more is released exactly once. It is released if and only if the owner
-//! calls it its own for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was
-//! removed, the range has grown in this tree, but not in another tree that has the node, too.
+//!   calls it its own for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was
+//!   removed, the range has grown in this tree, but not in another tree that has the node, too.
 //! - I8. A function that returns [`MapError`] has changed nothing: neither tree nor cache nor owner nor output.
 //!
 //! # Who may call what at once
