@@ -17,7 +17,7 @@ use std::time::Duration;
 const LARGE: u64 = 16;
 
 #[test]
-fn beside_a_checkpoint() {
+fn during_a_checkpoint() {
     for seed in 0..100 {
         let setup = Setup::small(1, 32);
         let world = World::new(seed);

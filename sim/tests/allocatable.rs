@@ -98,7 +98,7 @@ fn root(image: &Image) -> GroupRoot {
 }
 
 #[test]
-fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
+fn nothing_new_is_placed_there_and_old_blocks_stay_in_use() {
     let world = World::new(1);
     let (disks, group) = setup(3).make(&world).unwrap();
     let (here, image) = world.run(async {
@@ -267,7 +267,7 @@ fn a_write_fails_where_only_what_is_not_allocatable_is_free() {
 }
 
 #[test]
-fn a_snapshot_gives_way_where_only_what_is_not_allocatable_is_free() {
+fn a_snapshot_is_dropped_if_no_free_block_is_allocatable() {
     let world = World::new(5);
     let (_, group) = setup(2).make(&world).unwrap();
     world.run(async {
@@ -281,7 +281,7 @@ fn a_snapshot_gives_way_where_only_what_is_not_allocatable_is_free() {
 }
 
 #[test]
-fn a_write_that_is_held_goes_on_when_space_may_be_taken_again() {
+fn a_held_write_continues_when_space_is_allocatable_again() {
     let world = World::new(6);
     let (_, group) = setup(2).make(&world).unwrap();
     let (writer, done) = (group.clone(), Rc::new(Cell::new(0)));

@@ -67,7 +67,7 @@ async fn sleep(world: &Handle, seconds: u64) {
 }
 
 /// Informs the oracle that snapshots may become invalid.
-fn may_give_way(client: &Client) {
+fn may_be_dropped(client: &Client) {
     client.oracle.lock().volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
 }
 
@@ -140,7 +140,7 @@ fn nothing_but_data_meets_a_full_disk() {
 }
 
 #[test]
-fn who_waits_goes_on_when_there_is_room_again() {
+fn waiting_writes_continue_when_there_is_room_again() {
     for seed in 0..4 {
         let world = World::new(seed);
         let (disks, client) = make(&world, &setup(), 4 * 256 + 64).unwrap();
@@ -416,7 +416,7 @@ fn power(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
         let _load = handle.start("load", async move {
             for _ in 0..4 {
                 writer.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
-                may_give_way(&writer);
+                may_be_dropped(&writer);
                 for _ in 0..BLOCKS / 2 {
                     let block = throws.below(BLOCKS);
                     writer.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
@@ -452,7 +452,7 @@ fn the_power_goes_while_room_is_short() {
 
 /// The power fails at each command of a checkpoint that discards blocks. Meanwhile a flushed write is redirected once
 /// more. If that was not durable yet, the place before it counts.
-fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
+fn during_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
     let world = World::new(seed);
@@ -485,15 +485,15 @@ fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), S
 
 #[test]
 fn what_is_given_back_is_free_for_good() {
-    (0..4).try_for_each(|seed| beside_a_checkpoint(seed, None)).unwrap();
-    let found = (0..16).any(|seed| beside_a_checkpoint(seed, Some("room_released_early")).is_err());
+    (0..4).try_for_each(|seed| during_a_checkpoint(seed, None)).unwrap();
+    let found = (0..16).any(|seed| during_a_checkpoint(seed, Some("room_released_early")).is_err());
     assert!(found, "a planted bug was not found");
 }
 
 #[test]
 fn faults_where_room_is_short_are_found() {
-    must_be_found("allocation_not_undone", who_waits_goes_on_when_there_is_room_again);
-    must_be_found("room_not_announced", who_waits_goes_on_when_there_is_room_again);
+    must_be_found("allocation_not_undone", waiting_writes_continue_when_there_is_room_again);
+    must_be_found("room_not_announced", waiting_writes_continue_when_there_is_room_again);
 }
 
 /// A filesystem that never writes in place is full while a group is busy. A checkpoint and frames of the journal find
@@ -538,7 +538,7 @@ fn full_without_writing_in_place(world: &World, setup: &Setup, seed: u64, writer
 }
 
 /// U6: reads work, changes are refused with a message, and everything else continues when there is room.
-fn goes_on(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
+fn continues(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
     let world = World::new(seed);
@@ -573,8 +573,8 @@ fn goes_on(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
 
 #[test]
 fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
-    (0..16).try_for_each(|seed| goes_on(seed, None).map_err(|e| format!("seed {seed}, {e}"))).unwrap();
-    let found = goes_on(0, Some("metadata_fails_without_room")).unwrap_err();
+    (0..16).try_for_each(|seed| continues(seed, None).map_err(|e| format!("seed {seed}, {e}"))).unwrap();
+    let found = continues(0, Some("metadata_fails_without_room")).unwrap_err();
     assert!(found.contains("without room"), "{found}");
 }
 

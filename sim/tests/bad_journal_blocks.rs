@@ -206,7 +206,7 @@ fn explore(steps: &[Step], bad: &[u64], planted: Option<&'static str>, seed: u64
 }
 
 /// Commands and checkpoints together: a capture while frames of commands are in flight.
-fn beside_checkpoints() -> Vec<Step> {
+fn during_checkpoints() -> Vec<Step> {
     let mut steps = vec![Step::Create(thin(64)), Step::Write(Target::A, 0, 64)];
     for round in 0..6 {
         let at = round * 2 * BLOCK;
@@ -226,7 +226,7 @@ fn explore_all(planted: Option<&'static str>) -> Report {
     let mut all = Report::default();
     let wanted = ["snapshots", "queue-depth", "checkpoints"];
     let scripted = scenario::scripted().into_iter().filter(|(name, _)| wanted.contains(name));
-    for (name, steps) in [("beside checkpoints", beside_checkpoints())].into_iter().chain(scripted) {
+    for (name, steps) in [("beside checkpoints", during_checkpoints())].into_iter().chain(scripted) {
         for (seed, bad) in [&[0, 2, 3][..], &[1, 4, 6, 9], &[2, 5, 7, 8, 12]].into_iter().enumerate() {
             let mut report = explore(&steps, bad, planted, seed as u64 + 1);
             report.findings.iter_mut().for_each(|finding| *finding = format!("{name}, {bad:?}: {finding}"));
@@ -256,7 +256,7 @@ fn power_cuts_while_they_are_met() {
 }
 
 #[test]
-fn frames_behind_a_place_that_nobody_was_told_of_are_found() {
+fn frames_behind_an_unrecorded_bad_block_are_found() {
     let report = explore_all(Some("bad_ring_not_recorded"));
     assert!(report.failures > 0);
 }
@@ -273,7 +273,7 @@ fn captures(planted: Option<&'static str>, seeds: impl Iterator<Item = u64>) -> 
     let mut all = Report::default();
     for seed in seeds {
         for bad in [&[0, 2, 3][..], &[1, 4, 6, 9], &[2, 5, 7, 8, 12]] {
-            all.add(explore(&beside_checkpoints(), bad, planted, seed));
+            all.add(explore(&during_checkpoints(), bad, planted, seed));
             if all.failures > 0 {
                 println!("seed {seed}, {bad:?}");
                 return all;

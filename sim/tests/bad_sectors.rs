@@ -119,7 +119,7 @@ fn a_part_of_the_ring_that_was_never_written() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_read_at_all_is_told() {
+fn a_disk_that_cannot_be_read_at_all_is_reported() {
     let killed = killed(true, None);
     let all: Vec<u64> = (0..1000).map(|block| killed.frame + block * 4096).collect();
     let refusal = opens(&killed, &killed.image, &all, true).unwrap_err();
@@ -168,7 +168,7 @@ fn each_frame(planted: Option<&'static str>) -> Result<u64, String> {
 }
 
 #[test]
-fn flushed_records_that_are_missing_are_told() {
+fn missing_flushed_records_are_reported() {
     let refused = each_frame(None).unwrap();
     assert!(refused >= 20, "{refused}");
 }

@@ -298,7 +298,7 @@ fn only_a_snapshot_as_it_was_taken_is_bookmarked() {
 
 /// MK4.
 #[test]
-fn a_bookmark_gives_way_last() {
+fn a_bookmark_is_dropped_last() {
     let world = World::new(1);
     let (_, group) = Setup::small(1, 64).make(&world).unwrap();
     world.run(async {
@@ -378,7 +378,7 @@ fn bookmarked_while_written() {
 }
 
 #[test]
-fn a_write_beside_the_command_is_seen() {
+fn a_write_during_the_command_is_noticed() {
     bookmarked_while_written();
 }
 

@@ -27,7 +27,7 @@ struct Seen {
 
 /// Volumes with a snapshot each. A check runs under random writes with many checkpoints. Afterwards everything is
 /// verified.
-fn check_beside_writes(
+fn check_during_writes(
     [mib, extent_blocks, rounds]: [u64; 3],
     repair: bool,
     planted: Option<&'static str>,
@@ -93,7 +93,7 @@ fn check_beside_writes(
 #[test]
 fn checkpoints_go_on_and_it_sees_none_of_them() {
     for (seed, repair) in [(1, false), (2, true)] {
-        let seen = check_beside_writes(ROOMY, repair, None, seed);
+        let seen = check_during_writes(ROOMY, repair, None, seed);
         let report = seen.report.unwrap();
         assert_eq!((report.findings, report.repaired), Default::default());
         assert!(report.nodes > 30 && report.blocks > 2000, "{} nodes, {} blocks", report.nodes, report.blocks);
@@ -104,7 +104,7 @@ fn checkpoints_go_on_and_it_sees_none_of_them() {
 #[test]
 fn a_check_whose_nodes_are_given_away_is_found() {
     let all_sound = (1..=4).all(|seed| {
-        let seen = check_beside_writes(SHORT, false, Some("kept_blocks_reused"), seed);
+        let seen = check_during_writes(SHORT, false, Some("kept_blocks_reused"), seed);
         seen.report.is_ok_and(|report| report.findings.is_empty())
     });
     assert!(!all_sound, "the planted bug was not found");
@@ -112,10 +112,10 @@ fn a_check_whose_nodes_are_given_away_is_found() {
 
 /// Metadata cannot grow, and the writes need the pinned blocks.
 #[test]
-fn it_gives_way_where_metadata_is_short() {
+fn a_check_ends_early_if_metadata_is_short() {
     let mut disturbed = 0;
     for seed in 1..=4 {
-        match check_beside_writes(SHORT, seed % 2 == 0, None, seed).report {
+        match check_during_writes(SHORT, seed % 2 == 0, None, seed).report {
             Ok(report) => assert_eq!(report.findings, Vec::<String>::new()),
             Err(Error::Busy(why)) => {
                 assert!(why.contains("disturbed"), "{why}");
@@ -188,7 +188,7 @@ fn a_check_that_makes_no_room_is_found() {
 }
 
 /// Windows that were re-homed during a check, and some time after it.
-fn rehomed_beside_a_check(planted: Option<&'static str>) -> (u64, u64) {
+fn rehomed_during_a_check(planted: Option<&'static str>) -> (u64, u64) {
     let world = World::new(12);
     let config = Config { rehome: true, planted, ..Config::default() };
     let setup = Setup { config, ..Setup::small(1, 128) };
@@ -219,15 +219,15 @@ fn rehomed_beside_a_check(planted: Option<&'static str>) -> (u64, u64) {
 
 #[test]
 fn rehoming_waits_for_its_end() {
-    let (during, after) = rehomed_beside_a_check(None);
+    let (during, after) = rehomed_during_a_check(None);
     // One may have been in progress.
     assert!(during <= 1, "{during} windows were re-homed beside a check");
     assert!(after > 8, "re-homing did not go on: {after}");
 }
 
 #[test]
-fn rehoming_beside_a_check_is_found() {
-    assert!(rehomed_beside_a_check(Some("rehome_during_check")).0 > 1, "the planted bug was not found");
+fn rehoming_during_a_check_is_found() {
+    assert!(rehomed_during_a_check(Some("rehome_during_check")).0 > 1, "the planted bug was not found");
 }
 
 /// Calls `look` every few milliseconds while `work` runs, and returns what it found.

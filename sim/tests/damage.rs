@@ -53,7 +53,7 @@ fn metadata_pages(image: &Image) -> Vec<(PvIndex, u64)> {
 }
 
 #[test]
-fn one_rotten_page_of_metadata_harms_nobody() {
+fn one_rotten_page_of_metadata_does_no_harm() {
     let setup = Setup::small(2, 24);
     for name in ["snapshots", "group-snapshot", "revert"] {
         let (image, oracle) = run(&setup, &steps(name), |_| {});

@@ -209,7 +209,7 @@ fn a_root_that_was_a_leaf_hides_nothing() {
 }
 
 /// A list continues after the group was closed and opened. It is refused if one of the volumes is another one by then.
-fn a_list_that_goes_on() {
+fn a_resumed_list() {
     let mut large = Large::new();
     let (old, other) = (large.snapshot(), large.snapshot());
     let (client, vol) = (large.client.clone(), large.vol);
@@ -251,17 +251,17 @@ fn a_list_that_goes_on() {
 }
 
 #[test]
-fn a_list_goes_on_with_the_same_trees_only() {
-    a_list_that_goes_on();
+fn a_list_resumes_with_the_same_trees_only() {
+    a_resumed_list();
 }
 
 #[test]
 fn planted_bugs_of_trees_are_found() {
-    must_be_found("diff_of_changed_head", a_list_that_goes_on);
+    must_be_found("diff_of_changed_head", a_resumed_list);
 }
 
 /// Writes, discards, snapshots, removals and checkpoints run during a list. It has all blocks that had changed before.
-fn lists_beside_changes(seeds: u64, most: usize) {
+fn lists_during_changes(seeds: u64, most: usize) {
     for seed in 1..=seeds {
         let mut large = Large::new();
         let (older, old) = (large.snapshot(), large.snapshot());
@@ -320,12 +320,12 @@ fn lists_beside_changes(seeds: u64, most: usize) {
 }
 
 #[test]
-fn what_changed_before_is_listed_whatever_goes_on() {
-    lists_beside_changes(scaled(6), 3);
-    lists_beside_changes(scaled(3), 10_000);
+fn earlier_changes_are_listed_whatever_runs() {
+    lists_during_changes(scaled(6), 3);
+    lists_during_changes(scaled(3), 10_000);
 }
 
 #[test]
 fn a_step_that_does_not_look_again_is_found() {
-    must_be_found("diff_passes_unread", || lists_beside_changes(6, 3));
+    must_be_found("diff_passes_unread", || lists_during_changes(6, 3));
 }

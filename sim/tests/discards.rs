@@ -298,7 +298,7 @@ fn refused(planted: Option<&'static str>) {
 }
 
 #[test]
-fn discards_that_fail_are_nobodys_error() {
+fn failed_discards_cause_no_error() {
     refused(None);
 }
 

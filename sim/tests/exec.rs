@@ -46,7 +46,7 @@ fn fifo_runs_in_order() {
 }
 
 #[test]
-fn a_deadlock_names_who_waits() {
+fn a_deadlock_names_the_waiting_tasks() {
     let world = World::new(1);
     world.handle().spawn("waits-for-ever", Box::pin(pending()));
     world.handle().spawn("ends", Box::pin(async {}));

@@ -178,7 +178,7 @@ fn any_of_three_fails() {
 }
 
 #[test]
-fn a_dead_disk_that_is_taken_for_one_with_bad_places_is_found() {
+fn a_dead_disk_that_counts_as_bad_blocks_is_found() {
     must_be_found("failed_disk_is_bad_block", each_fails);
 }
 

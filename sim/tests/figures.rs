@@ -173,7 +173,7 @@ fn opening() {
 
 /// Writes to the other volume, one at a time, until `work` is done, or a thousand. Returns the duration of each in
 /// microseconds, and the number of writes during the work.
-fn writes_beside(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
+fn writes_during(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
     let clock = machine.world.handle();
     let is_done = Arc::new(Mutex::new(false));
     let (group, done) = (machine.group.clone(), is_done.clone());
@@ -212,17 +212,17 @@ fn tell(what: &str, (took, beside): &(Vec<u64>, usize)) {
 /// The longest write during each kind of background work.
 #[test]
 #[ignore = "a figure"]
-fn writes_beside_work() {
+fn writes_during_work() {
     let (spill, machine, volume) = aged();
     let blocks = 8 * TIB / BLOCK_SIZE;
-    tell("nothing else", &writes_beside(&machine, async {}));
+    tell("nothing else", &writes_during(&machine, async {}));
     let group = machine.group.clone();
     machine.world.run(async { group.snapshot(&[snapshot(id_of(&group, "other"), "ofother")]).await.unwrap() });
-    tell("after a snapshot", &writes_beside(&machine, async {}));
+    tell("after a snapshot", &writes_during(&machine, async {}));
 
     machine.scatter(volume, 30_000, blocks, 9);
     let beside = group.clone();
-    tell("a checkpoint", &writes_beside(&machine, async move { beside.checkpoint().await.unwrap() }));
+    tell("a checkpoint", &writes_during(&machine, async move { beside.checkpoint().await.unwrap() }));
 
     let beside = group.clone();
     let second = id_of(&group, "second");
@@ -233,14 +233,14 @@ fn writes_beside_work() {
             beside.checkpoint().await.unwrap();
         }
     };
-    tell("a removal, and making usable what it frees", &writes_beside(&machine, removal));
+    tell("a removal, and making usable what it frees", &writes_during(&machine, removal));
 
     let beside = group.clone();
     let check = async move {
         let report = beside.check_open().await.unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     };
-    tell("a check", &writes_beside(&machine, check));
+    tell("a check", &writes_during(&machine, check));
     println!("{:?}", group.stats());
     drop((machine, group));
     drop(spill);

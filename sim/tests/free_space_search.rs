@@ -58,7 +58,7 @@ fn nodes_read() -> Vec<u64> {
 }
 
 #[test]
-fn a_run_that_is_not_there_is_refused_without_a_look_at_all_leaves() {
+fn a_missing_run_is_refused_without_a_search_of_all_leaves() {
     let counts = nodes_read();
     println!("{counts:?}");
     // The first round may search unknown chunks.

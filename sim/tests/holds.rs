@@ -98,7 +98,7 @@ fn a_snapshot_that_was_written_to_holds_no_point() {
 }
 
 /// A full group drops snapshots, the held ones last, and the writes continue.
-fn gives_way_last() {
+fn dropped_last() {
     let world = World::new(1);
     let (_, group) = Setup::small(1, 64).make(&world).unwrap();
     world.run(async {
@@ -130,8 +130,8 @@ fn gives_way_last() {
 }
 
 #[test]
-fn a_snapshot_that_is_held_gives_way_last() {
-    gives_way_last();
+fn a_held_snapshot_is_dropped_last() {
+    dropped_last();
 }
 
 /// If nothing else can be dropped, the oldest held one is, and the write continues.
@@ -158,5 +158,5 @@ fn writes_go_before_holds() {
 #[test]
 fn planted_bugs_are_found() {
     must_be_found("held_is_merged", keeps_its_identity);
-    must_be_found("held_dropped_first", gives_way_last);
+    must_be_found("held_dropped_first", dropped_last);
 }

@@ -252,7 +252,7 @@ fn recovery_reads_what_lies_together_at_once() {
 }
 
 #[test]
-fn removal_gives_way_to_writes_and_ends_under_them() {
+fn removal_yields_to_writes_and_still_ends() {
     const BLOCKS: u64 = 1 << 14;
     let bench = Bench::new();
     let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };

@@ -196,7 +196,7 @@ fn an_opening_in_parts_that_is_cut_is_gone_on_with() {
 /// A snapshot whose origin discarded every other block of a few large extents: a step of its removal frees thousands of
 /// runs.
 #[test]
-fn a_removal_that_frees_much_in_one_leaf_goes_on() {
+fn a_removal_that_frees_much_in_one_leaf_continues() {
     let world = World::new(4);
     let (disks, group) = setup(256, None).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());

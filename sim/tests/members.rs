@@ -238,7 +238,7 @@ fn what_is_placed_on_a_lost_disk_is_found() {
 }
 
 #[test]
-fn a_change_of_members_that_is_not_told_is_found() {
+fn a_change_of_members_that_is_not_recorded_is_found() {
     must_be_found("missing_pv_not_recorded", every_subset);
 }
 

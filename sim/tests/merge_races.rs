@@ -102,7 +102,7 @@ fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
 
 /// D2: after the server dies during a removal, the removal continues at the position of the checkpoint.
 #[test]
-fn a_removal_goes_on_where_it_was() {
+fn a_removal_continues_at_its_position() {
     const BLOCKS: u64 = 30_000;
     let mut inside = 0;
     for seed in 0..4 {
@@ -132,8 +132,8 @@ fn a_removal_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_removal_that_begins_anew_is_found() {
-    must_be_found("cursor_not_kept", a_removal_goes_on_where_it_was);
+fn a_removal_that_starts_over_is_found() {
+    must_be_found("cursor_not_kept", a_removal_continues_at_its_position);
 }
 
 #[test]

@@ -242,7 +242,7 @@ fn a_disk_fails_during_a_move() {
 
 /// The table of moved extents rots on one physical volume. The group opens, and the check reports and repairs it.
 #[test]
-fn a_table_that_rots_is_written_anew() {
+fn a_rotten_table_is_rewritten() {
     let made = made(81);
     made.world.run(async {
         made.client.group.start_move(all_of(FROM)).await.unwrap();

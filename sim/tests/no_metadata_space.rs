@@ -122,7 +122,7 @@ fn space_comes_back_part_by_part() {
 
 /// Of two snapshots that may be dropped, the engine drops the second only when the first has freed all its blocks.
 #[test]
-fn no_more_snapshots_give_way_than_must() {
+fn no_more_snapshots_are_dropped_than_must() {
     let world = World::new(5);
     let (_, group) = setup(16).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
@@ -286,7 +286,7 @@ fn a_thin_volume_is_written_at_random_as_far_as_its_group_goes() {
 
 /// The same in free space before the first written block: it became free while nothing was left behind.
 #[test]
-fn a_thin_volume_goes_on_in_what_another_gave_back() {
+fn a_thin_volume_continues_in_space_that_another_freed() {
     let world = World::new(7);
     let (disks, group) = Setup::small(1, 256).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());

@@ -95,7 +95,7 @@ fn a_failed_write_may_be_there_or_not_until_it_is_written_again() {
 }
 
 #[test]
-fn foreign_misplaced_and_broken_sectors_are_told_apart() {
+fn foreign_misplaced_and_broken_sectors_are_distinguished() {
     let (mut oracle, vol) = with_volume(8);
     let request = wrote(&mut oracle, vol, 0, 2);
     let since = now(&mut oracle);

@@ -81,7 +81,7 @@ fn what_origin_and_clone_wrote_over_comes_back() {
 }
 
 #[test]
-fn a_full_group_looks_for_orphans_before_it_refuses() {
+fn a_full_group_searches_for_orphans_before_it_refuses() {
     // Too few to be worth a search, but without them the group is full.
     run(Config { orphan_blocks: 1 << 20, ..Setup::small(1, 1).config }, 48, async |client| {
         let origin = client.create(thin()).await.unwrap();
@@ -102,7 +102,7 @@ fn a_full_group_looks_for_orphans_before_it_refuses() {
 
 /// Orphans in front of leaves that origin and clone share with their point. So a leaf with few remaining extents is
 /// next to a shared one.
-fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
+fn next_to_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(7);
     let config = Config { orphan_blocks: 1, planted, ..Setup::small(1, 1).config };
     let (disks, group) = Setup { config, ..Setup::small(1, 256) }.make(&world).unwrap();
@@ -135,7 +135,7 @@ fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
 
 /// O3.
 #[test]
-fn shared_leaves_beside_orphans_stay() {
-    beside_shared_leaves(None).unwrap();
-    beside_shared_leaves(Some("orphans_by_replace")).unwrap_err();
+fn shared_leaves_next_to_orphans_stay() {
+    next_to_shared_leaves(None).unwrap();
+    next_to_shared_leaves(Some("orphans_by_replace")).unwrap_err();
 }

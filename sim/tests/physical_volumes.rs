@@ -238,7 +238,7 @@ fn any_grows() {
 }
 
 #[test]
-fn a_disk_that_became_smaller_than_its_physical_volume_is_told() {
+fn a_disk_that_became_smaller_than_its_physical_volume_is_reported() {
     let world = World::new(14);
     let setup = Setup { pvs: vec![PV, PV], ..setup() };
     let (disks, group) = setup.make(&world).unwrap();

@@ -458,7 +458,7 @@ fn a_full_pool_gives_up_nothing_that_is_received() {
 }
 
 #[test]
-fn what_is_received_gives_way_first() {
+fn an_unfinished_receive_is_dropped_first() {
     a_full_group();
 }
 

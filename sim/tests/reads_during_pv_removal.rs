@@ -18,7 +18,7 @@ const SLOW: u64 = 1_000_000;
 
 /// A volume is made in a group that was just opened. The `nth` read from then on takes long, and all first copies of
 /// metadata are rotten. Meanwhile the last physical volume leaves.
-fn one_leaves_beside_a_read(nth: u64, planted: Option<&'static str>) {
+fn one_leaves_during_a_read(nth: u64, planted: Option<&'static str>) {
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(2, 24) };
     let world = World::new(nth);
     let (disks, group) = setup.make(&world).unwrap();
@@ -64,11 +64,11 @@ fn one_leaves_beside_a_read(nth: u64, planted: Option<&'static str>) {
 
 #[test]
 fn what_left_is_not_read() {
-    (0..8).for_each(|nth| one_leaves_beside_a_read(nth, None));
+    (0..8).for_each(|nth| one_leaves_during_a_read(nth, None));
 }
 
 #[test]
 fn a_read_of_what_left_is_found() {
-    let ended = |nth| catch_unwind(AssertUnwindSafe(|| one_leaves_beside_a_read(nth, Some("removed_pv_read"))));
+    let ended = |nth| catch_unwind(AssertUnwindSafe(|| one_leaves_during_a_read(nth, Some("removed_pv_read"))));
     assert!((0..8).any(|nth| ended(nth).is_err()), "the planted bug was not found");
 }

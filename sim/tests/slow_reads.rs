@@ -24,7 +24,7 @@ fn spec(blocks: u64) -> VolumeSpec {
 
 /// A block is read slowly. Meanwhile it is written, which frees its place, and all free blocks are written. Returns the
 /// contents that the read found, and the virtual time at which the writes had ended.
-fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64) {
+fn read_during_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64) {
     let world = World::new(3);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
     let (disks, group) = setup.make(&world).unwrap();
@@ -71,21 +71,21 @@ fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64
 }
 
 #[test]
-fn its_block_is_given_to_nobody() {
-    let (found, ended) = read_beside_a_free(None);
+fn its_block_is_not_allocated() {
+    let (found, ended) = read_during_a_free(None);
     assert_eq!(found, Ok(()));
     assert!(ended < LONG, "writers waited for the read until {ended} us");
 }
 
 #[test]
 fn a_block_that_is_given_away_early_is_found() {
-    let why = read_beside_a_free(Some("readers_not_waited_for")).0.unwrap_err();
+    let why = read_during_a_free(Some("readers_not_waited_for")).0.unwrap_err();
     assert!(why.contains("MISPLACED"), "{why}");
 }
 
 /// A block is overwritten in place, slowly. Meanwhile it is discarded, and all free blocks are written.
 #[test]
-fn a_block_that_is_being_written_is_given_to_nobody() {
+fn a_block_that_is_being_written_is_not_allocated() {
     let world = World::new(5);
     let (disks, group) = Setup::small(1, 16).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
@@ -124,7 +124,7 @@ fn a_block_that_is_being_written_is_given_to_nobody() {
 
 #[test]
 fn a_block_that_is_freed_while_it_is_written_is_found() {
-    must_be_found("freed_in_flight", a_block_that_is_being_written_is_given_to_nobody);
+    must_be_found("freed_in_flight", a_block_that_is_being_written_is_not_allocated);
 }
 
 /// The journal wraps several times during one slow read of another volume.

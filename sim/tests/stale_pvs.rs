@@ -108,7 +108,7 @@ fn an_older_copy_that_is_taken_is_found() {
 /// Power cuts leave physical volumes one superblock apart. These states must open. The same states with an older copy
 /// of either must not.
 #[test]
-fn a_power_cut_is_told_from_an_older_copy() {
+fn a_power_cut_is_distinguished_from_an_older_copy() {
     let setup = setup(2, None);
     let oracle: Arc<Mutex<Oracle>> = Arc::default();
     let (old, vol) = closed(&setup, &oracle);

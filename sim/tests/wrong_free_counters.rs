@@ -26,7 +26,7 @@ async fn write_on(group: &Arc<Group>) -> Option<Error> {
 }
 
 #[test]
-fn counters_that_are_too_low_are_told_in_words() {
+fn counters_that_are_too_low_are_reported() {
     let setup = Setup::small(2, 24);
     let (mut opened, mut damaged) = (0, 0);
     for (name, image) in sound_images(&setup).unwrap().into_iter().filter(|(name, _)| name.ends_with("closed")) {

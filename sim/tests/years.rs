@@ -358,12 +358,12 @@ fn young(life: &Life, seed: u64) -> Figures {
             }
         }
         let figures = young.measure(parts as u64).await.unwrap();
-        told(&young, "young", figures);
+        print_figures(&young, "young", figures);
         figures
     })
 }
 
-fn told(life: &Life, what: &str, figures: Figures) {
+fn print_figures(life: &Life, what: &str, figures: Figures) {
     let info = life.group.info();
     let percent = |blocks: u64| blocks as f64 * 100.0 / info.blocks as f64;
     println!(
@@ -398,7 +398,7 @@ fn years_of_snapshots_leave_a_group_fast() {
             }
             if (hour + 1) % MONTH == 0 {
                 let now = life.measure(hour + 1).await.unwrap();
-                told(&life, &format!("month {}", (hour + 1) / MONTH), now);
+                print_figures(&life, &format!("month {}", (hour + 1) / MONTH), now);
                 figures = Some(now);
             }
         }

@@ -24,7 +24,7 @@ pub struct PlacedRun {
 
 impl PlacedRun {
     /// Whether `next` continues this run, both in numbers and on the physical volume.
-    fn goes_on(&self, next: &PlacedRun) -> bool {
+    fn continues(&self, next: &PlacedRun) -> bool {
         self.end == next.start && self.pv == next.pv && self.at + (self.end - self.start) == next.at
     }
 
@@ -125,9 +125,9 @@ impl Placement {
     fn of_runs(extent_blocks: u64, pvs: Vec<PvEntry>, mut runs: Vec<PlacedRun>) -> Placement {
         runs.sort_unstable_by_key(|run| run.start);
         runs.dedup_by(|next, run| {
-            let goes_on = run.goes_on(next);
-            run.end = if goes_on { next.end } else { run.end };
-            goes_on
+            let continues = run.continues(next);
+            run.end = if continues { next.end } else { run.end };
+            continues
         });
         let mut next = 0;
         let has_gaps = runs.iter().any(|run| std::mem::replace(&mut next, run.end) != run.start);

@@ -48,7 +48,7 @@ impl History {
         let mut rest = whole.clone();
         rest.set_size(pv, 0);
         self.refused(&rest, rng.bits())?;
-        self.goes_on_without(rest, &whole, pv, &mut rng)
+        self.continues_without(rest, &whole, pv, &mut rng)
     }
 
     /// A physical volume has failed, and the group has ended for that (MB9). The next server opens the group without
@@ -68,11 +68,17 @@ impl History {
         self.seen.tally.count("physical volumes that failed in use, and were left out");
         rest.set_size(pv, 0);
         (self.since, self.has_failed_in_use) = (Since::Death, true);
-        self.goes_on_without(rest, &whole, pv, &mut rng)
+        self.continues_without(rest, &whole, pv, &mut rng)
     }
 
     /// Lives without it, and then its return or its removal.
-    fn goes_on_without(&mut self, mut rest: Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<bool, String> {
+    fn continues_without(
+        &mut self,
+        mut rest: Image,
+        whole: &Image,
+        pv: PvIndex,
+        rng: &mut Rng,
+    ) -> Result<bool, String> {
         for life in 0..rng.range(1, 3) {
             let opened = match life {
                 0 => self.open_lost(rest.clone(), Some(rng.bits()), rng.bits())?,
@@ -217,7 +223,7 @@ impl History {
             let opened = self.open_lost(image, None, rng.bits())?;
             let group = opened.group.map_err(|error| format!("it does not open with the disk back: {error}"))?;
             if group.out().is_empty() {
-                return self.all_is_there(&opened.world, &opened.disks, group, pv, rng);
+                return self.check_all_present(&opened.world, &opened.disks, group, pv, rng);
             }
             self.are_out(&group, &[pv])?;
             let event = opened.disks.events() + rng.range(1, 60);
@@ -233,7 +239,7 @@ impl History {
     }
 
     /// The disk is back. Blocks that were being written when it was lost can be read, or be written once more (MB7).
-    fn all_is_there(
+    fn check_all_present(
         &mut self,
         world: &World,
         disks: &SimDisks,
@@ -243,7 +249,7 @@ impl History {
     ) -> Result<(), String> {
         self.judge_without(world, &group, pv)?;
         let client = Client::new(world.handle(), group, self.oracle.clone());
-        let mended = world.try_run(mend(&client, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
+        let mended = world.try_run(repair_lost(&client, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
         let mended = mended.map_err(|what| format!("with the disk back: {what}"))?;
         self.seen.tally.add_to("blocks that were being written when their disk was lost", mended);
         self.power = Power::Off(self.ends_somehow(disks, rng));
@@ -343,7 +349,7 @@ async fn read_volume(client: &Client, vol: Vol, size: u64) -> Result<Option<Vec<
 }
 
 /// Writes or discards the unreadable blocks, or removes the volume. Returns the number of these blocks.
-async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
+async fn repair_lost(client: &Client, rng: &mut Rng) -> Result<u64, String> {
     let mut mended = 0;
     for (vol, sectors) in read_partly(client).await? {
         let lost: Vec<u64> = sectors.iter().zip(0..).filter(|(found, _)| found.is_none()).map(|(_, at)| at).collect();

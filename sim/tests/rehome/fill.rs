@@ -257,7 +257,7 @@ fn filling_leaves_its_share_of_a_pool_free() {
 }
 
 /// Overwrites a third of a volume whose snapshot has a size that is just enough for that.
-fn beside_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
+fn with_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
     let mut setup = filling(96, Layout::Read);
     setup.config.planted = planted;
     let mut outcome = (0, Vec::new());
@@ -279,8 +279,8 @@ fn beside_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
 
 #[test]
 fn filling_takes_nothing_of_a_snapshots_size() {
-    assert_eq!(beside_a_reserve(None), (0, Vec::new()));
-    let (filled, invalid) = beside_a_reserve(Some("fill_on_reserve"));
+    assert_eq!(with_a_reserve(None), (0, Vec::new()));
+    let (filled, invalid) = with_a_reserve(Some("fill_on_reserve"));
     assert!(filled > 0 && !invalid.is_empty(), "the planted bug was not found: {filled}");
 }
 
@@ -316,6 +316,6 @@ fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
 }
 
 #[test]
-fn copies_that_nobody_wants_are_found() {
+fn unwanted_copies_are_found() {
     must_be_found("fill_unlimited", few_writes_do_not_make_a_volume_be_copied);
 }

@@ -99,7 +99,7 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
 
 /// Blocks that are written, flushed and frozen while windows are copied and moved are there afterwards. Returns how
 /// many windows were moved, and how many were filled.
-fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
+fn with_other_work(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
     let blocks = 8 * WINDOW;
     let mut setup = setup(64, true);
     (setup.config.planted, setup.config.layout) = (planted, layout);
@@ -167,11 +167,11 @@ fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Re
 }
 
 #[test]
-fn what_is_written_beside_it_stays() {
+fn blocks_written_meanwhile_stay() {
     for (layout, least) in [(Layout::Space, [100, 0]), (Layout::Read, [0, 100])] {
         let mut sum = [0; 2];
         for seed in 0..12 {
-            let done = beside_others(seed, layout, None).unwrap_or_else(|e| panic!("{layout:?}, seed {seed}: {e}"));
+            let done = with_other_work(seed, layout, None).unwrap_or_else(|e| panic!("{layout:?}, seed {seed}: {e}"));
             sum = [sum[0] + done[0], sum[1] + done[1]];
         }
         assert!(sum[0] > least[0] && sum[1] >= least[1], "{layout:?}: {sum:?}");
@@ -181,7 +181,7 @@ fn what_is_written_beside_it_stays() {
 #[test]
 fn a_copy_that_is_not_watched_is_found() {
     for layout in [Layout::Space, Layout::Read] {
-        let is_found = (0..12).any(|seed| beside_others(seed, layout, Some("rehome_ignores_writes")).is_err());
+        let is_found = (0..12).any(|seed| with_other_work(seed, layout, Some("rehome_ignores_writes")).is_err());
         assert!(is_found, "{layout:?}: the planted bug was not found");
     }
 }

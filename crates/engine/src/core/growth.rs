@@ -50,7 +50,7 @@ impl Core {
             let pair = self.with_nodes_privileged(|| self.take_pair(open)).await?;
             return Ok(pair.into_iter().collect());
         }
-        for arenas in [OpenArenas::Kept, OpenArenas::Close] {
+        for arenas in [OpenArenas::StayWithReserved, OpenArenas::Close] {
             if let Some(pair) = self.with_nodes_privileged(|| self.take_pair(arenas)).await? {
                 return Ok(vec![pair]);
             }

@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_out_is_read_only_where_it_makes_sense() {
+    fn marks_of_missing_pvs_are_read_only_if_valid() {
         let decoded = |pvs: usize, lineage, features, left: &[(u16, u32, u32)]| {
             let pv = |n: usize| PvEntry {
                 uuid: Uuid([n as u8 + 1; 16]),

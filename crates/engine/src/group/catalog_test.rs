@@ -16,7 +16,7 @@ fn point(id: u64, parent: Option<u64>, charged: Option<u64>) -> TreeMeta {
 
 /// A point is dying while it has one child or none, and what is charged to a volume goes with its point.
 #[test]
-fn what_is_kept_beside_trees_follows_them() {
+fn cached_values_follow_the_trees() {
     let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(PointEpochs::new(true)));
     catalog.insert_tree(point(1, None, Some(5)));
     assert_eq!(catalog.next_removal(), Some(TreeId(1)), "C2: it has no child");
@@ -55,6 +55,6 @@ fn a_removal_that_is_not_gone_on_with_is_found() {
 #[test]
 fn a_catalog_that_is_not_kept_is_found() {
     for bug in ["last_child_not_recorded", "charge_not_dropped"] {
-        must_be_found(bug, what_is_kept_beside_trees_follows_them);
+        must_be_found(bug, cached_values_follow_the_trees);
     }
 }

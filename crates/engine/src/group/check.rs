@@ -114,7 +114,7 @@ impl Group {
             Ok(group) => {
                 let mut check = Check::new(&group);
                 let shown = Shown::begin(&self.progress);
-                let seen = |progress| self.progress.checks(progress);
+                let seen = |progress| self.progress.set_check(progress);
                 check.seen = &seen;
                 let outcome = check.run(&|| pin.is_held()).await;
                 // No metadata block is reused while no checkpoint ends.
@@ -144,7 +144,7 @@ impl Group {
             }
             // It takes neither reserved space nor nearly all of the free space.
             let has_plenty = self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_CHECKS;
-            let open = if has_plenty { OpenArenas::Kept } else { OpenArenas::Stay };
+            let open = if has_plenty { OpenArenas::StayWithReserved } else { OpenArenas::Stay };
             match self.core.grow(open).await {
                 Ok(true) => {}
                 Ok(false) | Err(Error::NoSpace { .. }) => return Ok(()),
@@ -196,7 +196,7 @@ impl<'a> CheckpointPin<'a> {
         match self.core.meta.lock().is_pinned(self.number) || self.core.planted("kept_blocks_reused") {
             true => Ok(()),
             false => Err(Error::Busy(
-                "the check was disturbed: writes needed the metadata blocks that it kept; try again later".into(),
+                "the check ended early: writes needed the metadata blocks that it reads; run it again later".into(),
             )),
         }
     }
@@ -242,14 +242,14 @@ struct Shown<'a>(&'a Progress);
 
 impl<'a> Shown<'a> {
     fn begin(progress: &'a Progress) -> Self {
-        progress.checks(CheckProgress::default());
+        progress.set_check(CheckProgress::default());
         Shown(progress)
     }
 }
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.0.checked();
+        self.0.clear_check();
     }
 }
 

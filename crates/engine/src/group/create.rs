@@ -198,7 +198,9 @@ pub(super) fn check_sizes(blocks: u64, sector: u32, chunk_blocks: u32) -> Result
 pub(super) fn refuse_places(on: &[PvExtents]) -> Result<()> {
     match on {
         [] => Ok(()),
-        _ => Err(Error::Invalid("space for this volume is taken as it is written to, wherever there is room".into())),
+        _ => Err(Error::Invalid(
+            "a thin volume gets its space when it is written to, so its physical volumes cannot be chosen".into(),
+        )),
     }
 }
 

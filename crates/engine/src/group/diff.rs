@@ -187,7 +187,7 @@ impl Group {
             if self.core.closed.load(std::sync::atomic::Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            match self.look_at_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
+            match self.read_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
                 Ok(next) => return Ok(next),
                 Err(ChangeError::Fatal(error) | ChangeError::Map(MapError::Corrupt(error))) => return Err(error),
                 Err(ChangeError::Map(MapError::Missing(node, level))) => {
@@ -395,7 +395,7 @@ impl Group {
     }
 
     /// Looks at the trees of one moment. The volumes are locked meanwhile, in the order of their ids.
-    fn look_at_both<T>(
+    fn read_both<T>(
         &self,
         compared: &Compared,
         look: impl FnOnce(&Trees) -> std::result::Result<T, MapError>,
@@ -441,7 +441,7 @@ impl Group {
             return Ok(());
         }
         let cache = &self.core.cache;
-        let wanted = self.look_at_both(compared, |trees| {
+        let wanted = self.read_both(compared, |trees| {
             let mut wanted = BTreeSet::new();
             let all = |_: NodeRef, _: u8, _: u64| Ok(false);
             let (Some(common), Some((old, _))) = (walks.common, trees.old) else {

@@ -69,7 +69,7 @@ impl Group {
             (root.group.journal_blocks, root.written.whole_journals().any(|whole| whole == root.group.journal_start))
         };
         if !is_other_whole {
-            return Err(Error::MissingPv("the other copy of the journal is not there".into()));
+            return Err(Error::MissingPv("the second copy of the journal is on a missing disk".into()));
         }
         let hold = self.hold_checkpoints().await;
         // Its blocks belong to the journal until a checkpoint frees them.

@@ -66,7 +66,7 @@ impl Group {
     }
 
     /// [`Error::Busy`]: a move is under way.
-    pub(super) fn is_still(&self) -> Result<()> {
+    pub(super) fn check_no_move(&self) -> Result<()> {
         if self.is_moving() { Err(moves_already()) } else { Ok(()) }
     }
 
@@ -108,7 +108,9 @@ impl Group {
         self.core.require_all_pvs()?;
         match self.unproven_blocks() {
             0 => Ok(()),
-            _ => Err(Error::Busy("blocks that nobody could compare after a disk was missing".into())),
+            _ => Err(Error::Busy(
+                "the contents of some blocks are unknown, because a disk was missing; write them again first".into(),
+            )),
         }
     }
 
@@ -179,7 +181,7 @@ impl Group {
         let targets = self.places_on(&wanted.to)?;
         let is_target = |run: &PlacedRun| targets.iter().any(|to| to.start < run.end && run.start < to.end);
         if on_source.iter().any(is_target) {
-            return Err(Error::Invalid("extents cannot move to where they are".into()));
+            return Err(Error::Invalid("extents cannot move to the physical volume that holds them".into()));
         }
         // Freed blocks are usable only after a checkpoint.
         self.checkpoint().await?;
@@ -520,7 +522,7 @@ fn moves_already() -> Error {
 
 /// Why extents stay.
 fn fixed() -> Error {
-    Error::Busy("metadata came to lie on the extents".into())
+    Error::Busy("metadata was placed on the extents meanwhile".into())
 }
 
 /// Where a block lies: the physical volume, and the byte there.

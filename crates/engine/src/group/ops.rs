@@ -56,7 +56,7 @@ fn check_tags(tags: &[String]) -> Result<()> {
     if total > MAX_TAGS || tags.iter().any(|tag| tag.len() > MAX_TAG) {
         let (each, all) = (MAX_TAG, MAX_TAGS >> 10);
         return Err(Error::Invalid(format!(
-            "too many or too long tags: one has at most {each} characters, all of one thing together have at most {all} KiB"
+            "too many or too long tags: one has at most {each} characters, all tags of one object together have at most {all} KiB"
         )));
     }
     Ok(())

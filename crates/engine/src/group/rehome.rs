@@ -102,7 +102,7 @@ impl Group {
         let volume = next.and_then(|id| self.catalog.read().volumes.get(&id).cloned());
         if let Some(volume) = volume {
             let mut search = Search::new(volume);
-            self.progress.rehomes(search.volume.id, 0);
+            self.progress.set_rehoming(search.volume.id, 0);
             if whole.is_none() {
                 // More writes may be redirected soon.
                 self.wait(AGAIN).await;
@@ -118,7 +118,7 @@ impl Group {
                     break;
                 }
             }
-            self.progress.rehomed();
+            self.progress.clear_rehoming();
             return;
         }
         if next.is_none() {
@@ -142,7 +142,7 @@ impl Group {
                 self.rehome_stretch(search, (first, last), found.fill).await?;
             }
             search.cursor = end;
-            self.progress.rehomes(search.volume.id, end);
+            self.progress.set_rehoming(search.volume.id, end);
         }
         self.settle(search).await
     }
@@ -218,7 +218,7 @@ impl Group {
             }
             let Some(next) = next else { return Ok(None) };
             search.cursor = next;
-            self.progress.rehomes(search.volume.id, next);
+            self.progress.set_rehoming(search.volume.id, next);
             self.core.throttle(&mut search.throttle).await;
         }
     }

@@ -553,7 +553,7 @@ fn whole_children_go() {
 /// A node whose first child has gone is joined to its left sibling. What its new first child has below its own key is still
 /// found there (I3).
 #[test]
-fn a_first_child_comes_to_stand_behind_another() {
+fn a_first_child_moves_behind_another() {
     let mut world = World::new(9, 90_000);
     let dense: Vec<_> = (0..90_000).map(|key| single(key, key * 2, 1)).collect();
     world.replace(0, 0, 90_000, &dense);
@@ -784,7 +784,7 @@ fn a_snapshot_is_read_while_its_origin_changes() {
 fn faults_of_trees_are_found() {
     must_be_found("neighbours_apart", filling_in_order_with_one_value_stays_one_extent);
     must_be_found("last_child_open", random_histories_of_tall_trees_agree_with_the_model);
-    must_be_found("first_key_stays", a_first_child_comes_to_stand_behind_another);
+    must_be_found("first_key_stays", a_first_child_moves_behind_another);
     must_be_found("end_of_leaf_off", random_histories_agree_with_the_model);
     must_be_found("lone_root_stays", emptying_a_tree_gives_back_every_node);
     must_be_found("shared_in_place", random_histories_agree_with_the_model);

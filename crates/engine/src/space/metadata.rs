@@ -543,7 +543,7 @@ impl MetaSpace {
             Some(block) => Err(Error::Corrupt {
                 what: "metadata area",
                 place: format!("metadata block {block}"),
-                detail: "two trees gave it back: both call it their own".into(),
+                detail: "two trees freed it: both call it their own".into(),
             }),
         }
     }

@@ -100,7 +100,7 @@ pub enum AllocError {
 pub enum OpenArenas {
     Close,
     /// They stay, but reserved blocks may be taken.
-    Kept,
+    StayWithReserved,
     Stay,
 }
 

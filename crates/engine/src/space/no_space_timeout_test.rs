@@ -42,6 +42,6 @@ fn room_ends_the_times_of_a_pool_and_of_the_group() {
 }
 
 #[test]
-fn a_time_that_goes_on_with_room_is_found() {
+fn a_timeout_that_continues_with_room_is_found() {
     must_be_found("only_one_timeout_ends", room_ends_the_times_of_a_pool_and_of_the_group);
 }

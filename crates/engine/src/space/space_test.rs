@@ -186,7 +186,7 @@ fn a_slot_that_outlives_its_arena_is_found() {
 
 /// S4: a thick volume's blocks are there when it wants them.
 #[test]
-fn what_is_reserved_goes_to_nobody_else() {
+fn reserved_blocks_go_to_no_other_volume() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
@@ -234,7 +234,7 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
 
 #[test]
 fn faults_of_reservations_and_of_metadata_are_found() {
-    must_be_found("reserve_not_exclusive", what_is_reserved_goes_to_nobody_else);
+    must_be_found("reserve_not_exclusive", reserved_blocks_go_to_no_other_volume);
     must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
     must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }
@@ -270,7 +270,7 @@ fn large_runs_are_searched_in_parts() {
     assert!(parts > 10, "LR3: {parts} parts");
     assert_eq!(space.part.leaves(), 2, "the next search begins with small parts");
     let wanted = AllocContext { keep: 0, ..context };
-    assert!(matches!(space.alloc_contiguous(wanted, 2, 0, OpenArenas::Kept), Ok(None)), "all is known now");
+    assert!(matches!(space.alloc_contiguous(wanted, 2, 0, OpenArenas::StayWithReserved), Ok(None)), "all is known now");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn parts_of_a_search_grow() {
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = scattered(context, 4);
     let mut parts = 0;
-    while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::Kept) {
+    while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::StayWithReserved) {
         assert!(matches!(error, AllocError::Map(MapError::Again)), "{error:?}");
         space.longest = LongestRuns::default();
         parts += 1;
