@@ -1,5 +1,5 @@
-//! What a system sent to its disk: requests with the times of their submission and completion, as they were recorded by the
-//! server that the disk was behind (nbdkit's log filter) or by Rowen itself (`ROWEN_RECORD_IO`).
+//! The requests of a system to its disk, with the times of their submission and completion. They were recorded by the
+//! server in front of the disk (nbdkit's log filter) or by Rowen itself (`ROWEN_RECORD_IO`).
 //!
 //! Promise: requests come in the order of their submission; one without an end, cut off by the end of the record, is dropped.
 
