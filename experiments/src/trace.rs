@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-/// What is asked of a disk. A discard takes a modelled disk no time and is not here.
+/// A request to a disk. A discard takes a modelled disk no time and is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Read,

@@ -220,7 +220,7 @@ fn report(bytes: &[u8]) -> String {
             assert_eq!(outcome, again, "another one when it comes back");
             match outcome {
                 Outcome::Report(report) => {
-                    // Who looks something up meets names of any kind.
+                    // A lookup meets names of any kind.
                     let found = report.volumes.iter().filter(|volume| report.volume(&volume.name).is_some()).count();
                     format!("{} of {}", found.min(4), report.volumes.len().min(4))
                 }

@@ -18,7 +18,7 @@ pub struct Point {
     pub point_uuid: String,
     /// Seconds since 1970.
     pub made: u64,
-    /// Who holds it.
+    /// The holder.
     pub holds: Vec<String>,
     /// The policy that made it.
     pub policy: Option<String>,

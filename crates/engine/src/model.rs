@@ -42,7 +42,7 @@ pub struct Config {
     pub layout: Layout,
     /// The percentage of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
-    /// What is discarded on the disks.
+    /// The blocks that are discarded on the disks.
     pub discards: DiscardPolicy,
     /// The smallest free run that is discarded, in blocks.
     pub min_discarded: u64,

@@ -16,7 +16,7 @@ use super::{Agenda, Disk, Id, Nanos, transfer};
 use crate::trace::{Op, Request};
 use std::collections::VecDeque;
 
-/// What is published of a disk. Bytes a second, commands a second, microseconds.
+/// The published figures of a disk. Bytes a second, commands a second, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet {
     pub name: &'static str,

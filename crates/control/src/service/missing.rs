@@ -1,4 +1,5 @@
-//! Physical volumes that are missing: what is refused meanwhile, how they leave for good, and how one is taken back.
+//! Physical volumes that are missing: the requests that are refused meanwhile, how they leave for good, and how one is
+//! taken back.
 
 use super::failure::{Failure, Result};
 use super::state::Service;

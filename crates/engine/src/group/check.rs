@@ -234,7 +234,7 @@ struct Check<'a> {
     seen: &'a Seen<'a>,
 }
 
-/// What is called with the progress of a check.
+/// Gets the progress of a check.
 pub type Seen<'a> = dyn Fn(CheckProgress) + Send + Sync + 'a;
 
 /// Progress that is shown while it lives.
@@ -431,7 +431,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Who has blocks that cannot be read (MB7). Blocks of a point belong to all volumes above it.
+    /// The volumes with unreadable blocks (MB7). Blocks of a point belong to all volumes above it.
     fn name_unproven(&mut self, trees: &BTreeMap<TreeId, TreeMeta>) {
         let mut above: BTreeMap<TreeId, Vec<String>> = self.unproven.keys().map(|tree| (*tree, Vec::new())).collect();
         let volumes =

@@ -1,4 +1,4 @@
-//! Writes for which there is no room: what is dropped, and what waits (design section 7).
+//! Writes that find no space: they drop a snapshot, wait, or fail (design section 7).
 
 use super::Volume;
 use super::plan::MapPlan;
