@@ -1,4 +1,4 @@
-//! DeadCounters blocks: blocks that a tree's parent maps and the tree no longer maps, counted by birth.
+//! Dead blocks: blocks that a tree's parent maps and the tree no longer maps, counted by birth.
 //!
 //! * N1 Merges and reports compare births only with the epochs of points above the tree. So births with no point's
 //!   epoch between them share one counter, that of the next point's epoch. The sums stay right when a point goes,
@@ -20,7 +20,7 @@ pub fn add(dead: &mut DeadCounters, birth: Epoch, blocks: u64) {
     }
 }
 
-/// DeadCounters blocks that are younger than `lower`.
+/// Dead blocks that are younger than `lower`.
 pub fn above(dead: &DeadCounters, lower: Epoch) -> u64 {
     dead.iter().filter(|(birth, _)| *birth > lower).map(|(_, blocks)| blocks).sum()
 }
@@ -55,7 +55,7 @@ fn next(epochs: &[Epoch], birth: Epoch) -> Epoch {
 
 /// The epochs of all points of a group.
 pub struct PointEpochs {
-    /// In order. PointEpochs that were made together have the same epoch.
+    /// In order. Points that were made together have the same epoch.
     epochs: RwLock<Vec<Epoch>>,
     /// A point has gone since counters were folded.
     any_removed: AtomicBool,

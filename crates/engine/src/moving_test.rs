@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Disks that carry out nothing by themselves, and a runtime that is driven by hand.
+/// Disks that carry out nothing by themselves, and a runtime that the test drives.
 #[derive(Default)]
 struct Held {
     asked: Mutex<Vec<(Segment, Completer)>>,
@@ -40,7 +40,7 @@ impl Runtime for Held {
 }
 
 impl Held {
-    /// Completes all that was asked for, and runs what waits for it. The places that were written, by physical volume.
+    /// Completes all requests, and runs the tasks that wait for them. Returns the written places, by physical volume.
     fn carry_out(&self, outcome: impl Fn(u16) -> DiskResult) -> Vec<u16> {
         let asked = std::mem::take(&mut *self.asked.lock());
         let places = asked.iter().map(|(segment, _)| segment.pv.0).collect();
@@ -62,7 +62,7 @@ struct Made {
     moving: Arc<Moving>,
 }
 
-/// A run of two pages of physical volume 1 that goes to physical volume 0, of which the first was copied.
+/// A run of two pages of physical volume 1 that moves to physical volume 0. The first page was copied.
 fn made() -> Made {
     let held: Arc<Held> = Arc::default();
     let (disks, moving): (Arc<dyn Disks>, Arc<Moving>) = (held.clone(), Arc::default());
@@ -129,7 +129,7 @@ fn a_window_is_quiet_while_it_is_copied() {
     assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 4);
     [waits, over_both].into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));
     assert_eq!(made.window(4096), None, "all was copied");
-    // A write that reaches over the end of the run waits for nobody.
+    // A write that reaches beyond the end of the run does not wait.
     let over_the_end = made.write(8000, 1000);
     assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 2);
     assert_eq!(made.outcome(over_the_end).map(drop), Ok(()));
@@ -179,7 +179,8 @@ fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     assert!(!whole.moving.is_active());
 }
 
-/// PM5: who wrote waits for a new place that is given up no more, and nothing else is put there before the copy is through.
+/// PM5: a write waits for the new place of an abandoned run no more. Nothing else is placed there before the copy has
+/// ended.
 fn a_copy_is_late() {
     let made = made();
     let write = made.write(0, 512);
@@ -209,7 +210,7 @@ fn the_new_place_is_given_up_when_nothing_is_on_its_way_there() {
     must_be_found("new_place_freed_early", a_copy_is_late);
 }
 
-/// PM8: the checkpoint of the table fails. Writes go to both places from then on, those that waited, too.
+/// PM8: the checkpoint of the table fails. From then on writes go to both places, also those that waited.
 fn a_table_fails() {
     let made = made();
     assert!(made.window(4096).is_some());

@@ -25,7 +25,7 @@ pub struct Catalog {
     pub names: BTreeMap<String, VolumeId>,
     /// The volume of each head (C1).
     pub heads: BTreeMap<TreeId, VolumeId>,
-    /// PointEpochs and dying trees. Heads live in their volumes.
+    /// Points and dying trees. Heads live in their volumes.
     pub trees: BTreeMap<TreeId, TreeMeta>,
     pub children: BTreeMap<TreeId, BTreeSet<TreeId>>,
     pub epoch: u64,

@@ -14,7 +14,7 @@ fn point(id: u64, parent: Option<u64>, charged: Option<u64>) -> TreeMeta {
     }
 }
 
-/// A point is dying while it has one child or none, and what is charged to a volume goes with its point.
+/// A point is dying while it has one child or none. What is charged to a volume goes with its point.
 #[test]
 fn cached_values_follow_the_trees() {
     let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(PointEpochs::new(true)));
@@ -35,7 +35,7 @@ fn cached_values_follow_the_trees() {
     assert!(catalog.is_consistent(), "C4");
 }
 
-/// A removal that a crash interrupted goes on before another begins.
+/// A removal that a crash interrupted continues before another begins.
 #[test]
 fn what_was_begun_is_removed_first() {
     let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(PointEpochs::new(true)));

@@ -155,7 +155,7 @@ impl RingCopy<'_> {
     }
 }
 
-/// The whole copies of the ring. A frame that one copy requirements may be in another (JC1).
+/// The whole copies of the ring. A frame that one copy lacks may be in another (JC1).
 struct Ring<'a> {
     root: &'a GroupRoot,
     copies: Vec<RingCopy<'a>>,

@@ -1,8 +1,9 @@
 //! Removal of a physical volume, whichever it is. Its part of the address space goes with it.
 //!
 //! The group closes for this. The final checkpoint has the new table, and the journal's new place if it has to move.
-//! Nothing is in flight then. Only the next opening sees the new table. So no block ever has two places. Until that
-//! checkpoint is durable, the group is as it was.
+//! Nothing is in flight then. Only the next opening sees the new table. So no block ever has two places, and a physical
+//! volume's number changes only where an opening assigns numbers. Until that checkpoint is durable, the group is as it
+//! was.
 
 use super::Group;
 use super::journal_layout::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};

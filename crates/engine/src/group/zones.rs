@@ -93,7 +93,7 @@ impl Group {
         let has = |uuid: &Uuid| on.0 == root.zones.serial && on.1.contains(uuid);
         let lacking = root.pvs.iter().map(|entry| entry.uuid).filter(|uuid| !has(uuid));
         let disk_of = |uuid: Uuid| {
-            // If the table requirements one physical volume, the disks are still the old ones.
+            // If the table lacks one physical volume, the disks are still the old ones.
             let index = disks.pvs.iter().position(|own| own.uuid == uuid)?;
             let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
             (!self.core.disks.is_missing(pv)).then_some((pv, uuid))

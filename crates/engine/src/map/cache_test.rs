@@ -115,7 +115,7 @@ fn forgotten_nodes_are_gone_and_not_counted() {
     assert!(!cache.is_empty());
 }
 
-/// NC4: who changes a node holds its shard and no other, and afterwards none.
+/// NC4: a change of a node holds its shard and no other, and afterwards none.
 #[test]
 fn no_two_shards_are_held() {
     let cache = NodeCache::new(0);

@@ -1,4 +1,4 @@
-//! The trees against plain arrays: random changes, snapshots, checkpoints and evictions, replayable from a seed.
+//! The trees compared with plain arrays: random changes, snapshots, checkpoints and evictions. A seed replays a run.
 //!
 //! Rule I6.
 
@@ -126,7 +126,7 @@ impl World {
         self.misses += 1;
     }
 
-    /// Calls `f` until nothing is missing.
+    /// Calls `f` until no node is missing.
     fn until_there<R>(&mut self, mut f: impl FnMut(&NodeCache) -> Result<R, MapError>) -> R {
         loop {
             match f(&self.cache) {
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// In pieces, as long ranges come.
+    /// In pieces, as long ranges are.
     fn unmap(&mut self, v: usize, start: u64, end: u64) {
         for at in (start..end).step_by(9_000) {
             self.replace(v, at, end.min(at + 9_000), &[]);
@@ -285,7 +285,7 @@ impl World {
         assert_eq!(reachable, self.blocks.live, "I7");
     }
 
-    /// Walks what was born after `after`; each such node and extent is seen once.
+    /// Walks all that was born after `after`. Each such node and extent is met once.
     fn walk(&mut self, v: usize, after: Epoch) -> Vec<Passed> {
         let tree = self.volumes[v].tree;
         let (mut at, mut passed, mut extents) = (Some(0), Vec::<Passed>::new(), Vec::new());
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Removes a head: frees what only it has.
+    /// Removes a head: frees the blocks that only it has.
     fn remove_head(&mut self, v: usize) {
         let passed = self.walk(v, self.volumes[v].last_snapshot);
         let volume = self.volumes.remove(v);
@@ -516,7 +516,7 @@ fn emptying_a_tree_gives_back_every_node() {
     assert_eq!((world.volumes[0].tree, world.blocks.live.len()), (Tree::default(), 0));
 }
 
-/// Ranges that begin and end where nodes do: whole children go, the first ones, too (I3).
+/// Ranges that begin and end where nodes do: whole children are removed, also first ones (I3).
 #[test]
 fn whole_children_go() {
     for seed in 0..6 {
@@ -550,8 +550,8 @@ fn whole_children_go() {
     }
 }
 
-/// A node whose first child has gone is joined to its left sibling. What its new first child has below its own key is still
-/// found there (I3).
+/// A node whose first child was removed is joined to its left sibling. Keys of its new first child below the child's
+/// own key are still found there (I3).
 #[test]
 fn a_first_child_moves_behind_another() {
     let mut world = World::new(9, 90_000);

@@ -164,7 +164,7 @@ pub struct MetaSpace {
     /// Blocks of which a copy could not be written, and those of them that would be free otherwise (M7).
     withheld: BTreeSet<MetaBlock>,
     idle: Vec<MetaBlock>,
-    /// A block that was freed double_free: two trees share a node, and both own it.
+    /// A block that was freed twice: two trees share a node, and both own it.
     double_free: Option<MetaBlock>,
 }
 

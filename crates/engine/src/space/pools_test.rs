@@ -9,7 +9,7 @@ fn a_measure_counts_only_if_nothing_happened_meanwhile() {
     assert!(!pools.take("p", 1), "nothing is known yet");
     let early = pools.changes();
     pools.measured("p", early, 10);
-    // One that was taken at the same time knows nothing of what was handed out since.
+    // A measurement that began at the same time does not know the blocks that were taken since.
     assert!(pools.take("p", 8));
     pools.measured("p", early, 10);
     assert!(!pools.take("p", 3));
