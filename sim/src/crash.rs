@@ -466,7 +466,7 @@ pub fn judge_group(
     for (&vol, found) in found {
         oracle.judge_whole(vol, found, since)?;
     }
-    oracle.under_way().try_for_each(|command| judge_command(oracle, command, &there, found, since))
+    oracle.in_flight().try_for_each(|command| judge_command(oracle, command, &there, found, since))
 }
 
 fn judge_command(

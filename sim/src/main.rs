@@ -30,7 +30,7 @@ decides everything, so a seed that fails is replayed by its number.
 
 A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
 At the end, also at Ctrl-C, a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one
-core. Each minute stderr is told how far it is.
+core. Each minute it reports its progress to stderr.
 ";
 
 #[derive(Default)]
@@ -94,8 +94,8 @@ fn one(seed: u64, options: &Options) -> bool {
 
 /// Processor time of this process; elapsed time where the system does not report it.
 fn on_core(begun: Instant) -> Duration {
-    let told = std::fs::read_to_string("/proc/self/schedstat").ok();
-    let nanos = told.and_then(|text| text.split_whitespace().next().and_then(|word| word.parse().ok()));
+    let stat = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanos = stat.and_then(|text| text.split_whitespace().next().and_then(|word| word.parse().ok()));
     nanos.map_or_else(|| begun.elapsed(), Duration::from_nanos)
 }
 
@@ -107,7 +107,7 @@ fn many(arguments: &Arguments) -> bool {
     let count = arguments.worlds.unwrap_or(u64::MAX - from);
     let (mut tally, mut failures) = (Tally::default(), 0u64);
     for seed in from..from + count {
-        if !progress.goes_on(seed - from, failures) {
+        if !progress.continues(seed - from, failures) {
             break;
         }
         match run(seed, &arguments.options) {
@@ -151,7 +151,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
     let (mut opened, mut refused, mut failures) = (0u64, 0u64, 0u64);
     let from = arguments.from.unwrap_or(1);
     for seed in from..from + count {
-        if !progress.goes_on(seed - from, failures) {
+        if !progress.continues(seed - from, failures) {
             break;
         }
         match hostile.judge(seed) {

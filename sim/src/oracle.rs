@@ -204,9 +204,9 @@ impl Oracle {
     /// blocks may be read, changed and written whole.
     pub fn spoil(&mut self) {
         for contents in self.volumes.values_mut().map(|volume| &mut volume.contents) {
-            let under_way =
+            let in_flight =
                 contents.versions.iter().filter(|(_, all)| all.iter().any(|version| version.ended == NEVER));
-            let units: BTreeSet<u64> = under_way.map(|(sector, _)| sector / BLOCK * BLOCK).collect();
+            let units: BTreeSet<u64> = in_flight.map(|(sector, _)| sector / BLOCK * BLOCK).collect();
             for sector in units.into_iter().flat_map(|first| first..first + BLOCK) {
                 let rubbish =
                     Version { zeros: false, rubbish: true, began: NEVER - 1, ended: NEVER, acked: false, ..BLANK };
@@ -493,7 +493,7 @@ impl Oracle {
     }
 
     /// Commands that were not answered.
-    pub fn under_way(&self) -> impl Iterator<Item = &Command> {
+    pub fn in_flight(&self) -> impl Iterator<Item = &Command> {
         self.commands.values()
     }
 
@@ -543,11 +543,15 @@ impl Oracle {
 
     /// After a crash, `found` is the new state. `exists` and `found` show the outcome of commands in flight.
     pub fn restart(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>) {
-        self.restart_beside(found, &BTreeMap::new());
+        self.restart_with_invalid(found, &BTreeMap::new());
     }
 
     /// The same. Invalid volumes have only a name.
-    pub fn restart_beside(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>, invalid: &BTreeMap<Vol, String>) {
+    pub fn restart_with_invalid(
+        &mut self,
+        found: BTreeMap<Vol, (String, Vec<Found>)>,
+        invalid: &BTreeMap<Vol, String>,
+    ) {
         let all_read = |sectors: Vec<Found>| sectors.into_iter().map(Some).collect();
         let found = found.into_iter().map(|(vol, (name, sectors))| (vol, (name, all_read(sectors)))).collect();
         self.restart_without(found, invalid, Since::PowerLoss);

@@ -15,7 +15,7 @@ pub struct Progress {
     limit: Option<Duration>,
     begun: Instant,
     /// The time of the last report, since `begun`.
-    told: Duration,
+    reported: Duration,
     is_ended: Arc<AtomicBool>,
 }
 
@@ -29,7 +29,7 @@ impl Progress {
             let _may_be_refused = signal_hook::flag::register(signal, is_ended.clone());
         }
         let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
-        Progress { what, all, limit, begun: Instant::now(), told: Duration::ZERO, is_ended }
+        Progress { what, all, limit, begun: Instant::now(), reported: Duration::ZERO, is_ended }
     }
 
     pub fn begun(&self) -> Instant {
@@ -37,10 +37,10 @@ impl Progress {
     }
 
     /// Whether to run one more item after `done`. Reports to stderr each minute.
-    pub fn goes_on(&mut self, done: u64, failures: u64) -> bool {
+    pub fn continues(&mut self, done: u64, failures: u64) -> bool {
         let spent = self.begun.elapsed();
-        if spent.saturating_sub(self.told) >= MINUTE {
-            self.told = spent;
+        if spent.saturating_sub(self.reported) >= MINUTE {
+            self.reported = spent;
             eprintln!("{}", self.line(done, failures, spent));
         }
         !self.is_ended.load(Ordering::Relaxed) && self.limit.is_none_or(|limit| spent < limit)
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn a_signal_ends_a_run_in_order() {
         let mut progress = Progress::new("worlds", None, None);
-        assert!(progress.goes_on(1, 0));
+        assert!(progress.continues(1, 0));
         signal_hook::low_level::raise(SIGTERM).unwrap();
-        assert!(!progress.goes_on(2, 0));
+        assert!(!progress.continues(2, 0));
     }
 }

@@ -70,11 +70,11 @@ fn fail_inside(
     let mut runner = Runner::new(client.clone());
     // After an error the scenario continues. Later operations fail with an error or work, and nothing is lost by
     // either.
-    let mut told = FaultOutcome::Nothing;
+    let mut outcome = FaultOutcome::Nothing;
     for step in steps {
         match world.try_run(runner.run(std::slice::from_ref(step))) {
             Ok(Ok(())) => {}
-            Ok(Err(Failure::Refused(_))) => told = FaultOutcome::Error,
+            Ok(Err(Failure::Refused(_))) => outcome = FaultOutcome::Error,
             Ok(Err(Failure::Wrong(what))) => return Err(what),
             Err(stuck) => return Err(format!("{stuck} at {step:?}")),
         }
@@ -91,5 +91,5 @@ fn fail_inside(
     }
     let image = moment.killed(&mut rng);
     judge_image(setup, &oracle, Since::Death, image, seed).map_err(|e| format!("then death: {e}"))?;
-    Ok(told)
+    Ok(outcome)
 }

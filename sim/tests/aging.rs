@@ -76,20 +76,20 @@ impl Rotation {
         let rounds = 3 * free / each;
         let mut snapshots = Vec::new();
         for round in 0..rounds {
-            let told = |what: String| {
+            let failure = |what: String| {
                 let info = client.group.info();
                 let free = info.free_blocks * 100 / info.blocks;
                 format!("round {round} of {rounds}, {free} % free: {what}")
             };
             let made = client.snapshot(&[vol], SnapshotKind::default()).await;
-            snapshots.extend(made.map_err(|error| told(format!("a snapshot: {error}")))?);
+            snapshots.extend(made.map_err(|error| failure(format!("a snapshot: {error}")))?);
             for _ in 0..each / self.write / TOGETHER {
                 let places: Vec<u64> = (0..TOGETHER).map(|_| rng.below(blocks / self.write)).collect();
-                self.write(client, vol, places.into_iter()).await.map_err(|error| told(format!("a write: {error}")))?;
+                self.write(client, vol, places.into_iter()).await.map_err(|error| failure(format!("a write: {error}")))?;
             }
             let volumes = client.group.volumes();
             if let Some(gone) = volumes.iter().find(|volume| volume.state == VolumeState::Invalid) {
-                return Err(told(format!("snapshot {} gave way", gone.name)));
+                return Err(failure(format!("snapshot {} was dropped", gone.name)));
             }
             if snapshots.len() > KEPT {
                 client.remove(&[snapshots.remove(0)]).await.unwrap();
@@ -279,12 +279,12 @@ fn pruning(planted: Option<&'static str>) -> Result<(), String> {
             let looks = round % LOOK_EACH == 0;
             let before = if looks { settled().await } else { 0 };
             let id = client.id(victim).unwrap();
-            let told = client.group.volumes().iter().find(|volume| volume.id == id).unwrap().freed_if_removed;
+            let reported = client.group.volumes().iter().find(|volume| volume.id == id).unwrap().freed_if_removed;
             client.remove(&[victim]).await.unwrap();
             if looks {
                 let freed = settled().await - before;
-                if freed != told {
-                    return Err(format!("round {round}: {told} blocks were to be freed, {freed} were"));
+                if freed != reported {
+                    return Err(format!("round {round}: {reported} blocks were to be freed, {freed} were"));
                 }
                 let (counters, points) = client.group.max_dead_counters();
                 most = most.max(counters);

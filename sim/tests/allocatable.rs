@@ -144,7 +144,7 @@ fn nothing_new_is_placed_there_and_old_blocks_stay_in_use() {
         group.volume(here).unwrap().flush().await.unwrap();
         (here, disks.moment().killed(&mut Rng::new(3)))
     });
-    assert!(root(&image).features & FEATURE_ALLOCATION != 0, "an older program keeps its hands off");
+    assert!(root(&image).features & FEATURE_ALLOCATION != 0, "an older program refuses the group");
 
     // Another server opens the group, and then the physical volume is allocatable again.
     let world = World::new(2);
@@ -355,13 +355,13 @@ fn the_mark_goes_with_its_physical_volume() {
     let as_disks: Arc<dyn Disks> = disks.clone();
     world.run(async {
         let group = Group::open(as_disks, world.handle(), config()).await.unwrap();
-        let told =
+        let flags =
             |group: &Group| group.info().pvs.iter().map(|pv| (pv.uuid.0[0], pv.is_allocatable)).collect::<Vec<_>>();
-        assert_eq!(told(&group), [(2, true), (3, false)]);
+        assert_eq!(flags(&group), [(2, true), (3, false)]);
         // The last physical volume leaves. One that joins in its place is allocatable.
         group.remove_last_pv().await.unwrap();
         group.add_pv(NewPv { uuid: Uuid([7; 16]) }).await.unwrap();
-        assert_eq!(told(&group), [(2, true), (7, true)]);
+        assert_eq!(flags(&group), [(2, true), (7, true)]);
         let all = group.info().free_extents;
         group.create_volume(volume("all", VolumeKind::Thick, all, FullPolicy::Fail)).await.unwrap();
         sound(&group).await;

@@ -109,7 +109,7 @@ fn bad_sectors_cost_themselves() {
         assert!(frames > 3 * RING_BLOCKS, "{frames}");
         assert_eq!(known, bad.len() as u64, "{bad:?}");
         let features = root(&image, PV).features;
-        assert!(features & FEATURE_BAD_RUNS != 0, "an older program keeps its hands off");
+        assert!(features & FEATURE_BAD_RUNS != 0, "an older program refuses the group");
         let closed = opens(&setup, image, &oracle).unwrap();
         // The bad blocks are still known.
         let runs = root(&closed, PV).bad.runs().to_vec();

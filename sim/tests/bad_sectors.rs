@@ -174,7 +174,7 @@ fn missing_flushed_records_are_reported() {
 }
 
 #[test]
-fn an_end_that_is_believed_anywhere_is_found() {
+fn a_journal_end_that_is_not_checked_is_found() {
     let why = each_frame(Some("journal_end_not_checked")).unwrap_err();
     assert!(why.contains("LOST"), "{why}");
 }

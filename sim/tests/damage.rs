@@ -94,16 +94,16 @@ fn rot_in_either_copy_is_found_and_repaired() {
     for (pv, offset) in metadata_pages(&image) {
         let mut rotten = image.clone();
         rotten.flip(pv, offset + rng.below(4096), rng.below(8) as u8);
-        let (told, unchanged) = verify(rotten.clone(), false);
-        assert_eq!(told.findings.len() as u64, told.repairable, "{:?}", told.findings);
+        let (report, unchanged) = verify(rotten.clone(), false);
+        assert_eq!(report.findings.len() as u64, report.repairable, "{:?}", report.findings);
         let (mended, after) = verify(rotten, true);
-        assert!(mended.findings.is_empty() && mended.repaired.len() == told.findings.len(), "{mended:?}");
+        assert!(mended.findings.is_empty() && mended.repaired.len() == report.findings.len(), "{mended:?}");
         let page = |image: &Image| {
             let mut page = vec![0; 4096];
             image.read(pv, offset, &mut page);
             page
         };
-        if told.repairable > 0 {
+        if report.repairable > 0 {
             found += 1;
             assert!(page(&unchanged) != page(&image), "a check writes nothing");
             assert_eq!(page(&after), page(&image));

@@ -298,9 +298,12 @@ fn place_is_used_again() {
         let was_slow = seen.clone();
         let give_up: Op = Box::pin(async move {
             handle.sleep(Duration::from_secs(1)).await;
-            *was_slow.lock() = disks.moment().under_way().iter().any(is_there);
+            *was_slow.lock() = disks.moment().places_in_flight().iter().any(is_there);
             assert!(client.group.drop_second_journal().await?);
-            assert!(!disks.moment().under_way().iter().any(is_there), "a frame is on its way to a place that is free");
+            assert!(
+                !disks.moment().places_in_flight().iter().any(is_there),
+                "a frame is on its way to a place that is free"
+            );
             Ok(())
         });
         made.world.run(made.client.together(vec![write, give_up])).into_iter().for_each(|done| done.unwrap());

@@ -492,7 +492,7 @@ fn what_was_flushed_on_a_lost_disk_comes_back() {
 }
 
 #[test]
-fn what_is_not_believed_for_its_disk_is_lost_is_found() {
+fn a_record_that_is_rejected_for_a_missing_disk_is_found() {
     must_be_found("missing_data_rejected", what_was_flushed_comes_back);
 }
 
@@ -524,8 +524,8 @@ fn what_never_got_there_stays_an_error() {
     let left = client.group.unproven_blocks();
     assert!(0 < left && left < unproven, "{left} of {unproven}: some of it is there, some is not");
     let checked = opened.world.run(client.group.check_open()).unwrap();
-    let told: u64 = checked.notes.iter().filter_map(|note| note.split(' ').next()?.parse::<u64>().ok()).sum();
-    assert!(checked.findings.is_empty() && told == left, "{left} blocks: {:?}", checked.notes);
+    let reported: u64 = checked.notes.iter().filter_map(|note| note.split(' ').next()?.parse::<u64>().ok()).sum();
+    assert!(checked.findings.is_empty() && reported == left, "{left} blocks: {:?}", checked.notes);
     let named =
         PLAIN.into_iter().any(|vol| checked.notes.iter().any(|note| note.contains(&oracle.lock().volumes[&vol].name)));
     assert!(named, "{:?}", checked.notes);

@@ -210,10 +210,10 @@ fn writes_that_waited_for_too_long_fail_until_there_is_room() {
         assert!(is_done_within(&world, 30, &mut for_ever).await.is_none());
         let mut later = pin!(put(&group, b, 0, 8));
         assert!(is_done_within(&world, 25, &mut later).await.is_none(), "the time was shorter than it is");
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
         assert!(is_done_within(&world, 10, &mut for_ever).await.is_some_and(|outcome| is_full(&outcome)));
         assert!(is_done_within(&world, 1, &mut later).await.is_some_and(|outcome| is_full(&outcome)));
-        assert_eq!(group.timed_out(), [Some("pool".to_owned())]);
+        assert_eq!(group.timed_out_pools(), [Some("pool".to_owned())]);
         let mut at_once = pin!(put(&group, b, 0, 8));
         assert!(is_done_within(&world, 1, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
         // In place, meanwhile.
@@ -222,7 +222,7 @@ fn writes_that_waited_for_too_long_fail_until_there_is_room() {
         // After there was room, a new time begins.
         group.resize(pool, 34).await.unwrap();
         put(&group, b, 0, 2).await.unwrap();
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
         let mut held = pin!(put(&group, b, 2, 1));
         assert!(is_done_within(&world, 55, &mut held).await.is_none(), "the old time was held against it");
         discard(&group, a, 0, 1).await;
@@ -252,12 +252,12 @@ fn writes_wait_no_longer_for_the_groups_own_space() {
             }
         };
         assert!(is_full(&refused) && block > 64, "block {block}: {refused:?}");
-        assert_eq!(group.timed_out(), [None]);
+        assert_eq!(group.timed_out_pools(), [None]);
         let mut at_once = pin!(put(&group, a, block, 8));
         assert!(is_done_within(&world, 5, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
         discard(&group, a, 0, 32).await;
         put(&group, a, block, 8).await.unwrap();
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
     });
 }
 

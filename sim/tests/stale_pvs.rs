@@ -35,14 +35,14 @@ fn open(setup: &Setup, image: Image, seed: u64) -> (World, Arc<SimDisks>, Result
 
 fn refused_as_old(setup: &Setup, image: &Image, pv: PvIndex) -> Result<(), String> {
     let name = Uuid([pv.0 as u8 + 1; 16]).to_string();
-    let told = |error: Error| match error {
+    let refused = |error: Error| match error {
         Error::MissingPv(why) if why.contains("older copy") && why.contains(&name) => Ok(()),
         other => Err(format!("it should name {name}: {other}")),
     };
     let (world, disks, group) = open(setup, image.clone(), 5);
-    group.map_or_else(told, |_| Err("it opened".to_string()))?;
+    group.map_or_else(refused, |_| Err("it opened".to_string()))?;
     let check = world.run(Group::check(disks as Arc<dyn Disks>));
-    check.map_or_else(told, |_| Err("check read it".to_string()))
+    check.map_or_else(refused, |_| Err("check read it".to_string()))
 }
 
 /// A group of two physical volumes that is closed, and its volume, which lies on both.

@@ -159,9 +159,9 @@ impl Life {
         let begun = clock.now();
         let mut took = Vec::new();
         // As many tasks as writes in flight, each with its own places. A task that is done continues at once.
-        let hands: Vec<_> = (0..together.min(places.len()))
-            .map(|hand| {
-                let mine: Vec<u64> = places.iter().copied().skip(hand).step_by(together).collect();
+        let tasks: Vec<_> = (0..together.min(places.len()))
+            .map(|task| {
+                let mine: Vec<u64> = places.iter().copied().skip(task).step_by(together).collect();
                 let (volume, buf, clock) = (volume.clone(), buf.clone(), clock.clone());
                 let own = clock.clone();
                 clock.start("writes", async move {
@@ -175,8 +175,8 @@ impl Life {
                 })
             })
             .collect();
-        for hand in hands {
-            took.extend(self.world.run(hand));
+        for task in tasks {
+            took.extend(self.world.run(task));
         }
         took.sort_unstable();
         (took, clock.now() - begun)
@@ -187,18 +187,18 @@ impl Life {
         let clock = self.world.handle();
         let begun = clock.now();
         let count = ORIGIN / MIB_BLOCKS;
-        let hands: Vec<_> = (0..4)
-            .map(|hand| {
+        let tasks: Vec<_> = (0..4)
+            .map(|task| {
                 let volume = volume.clone();
                 clock.start("reads", async move {
-                    for at in (hand..count).step_by(4) {
+                    for at in (task..count).step_by(4) {
                         volume.read(at * MIB, MIB as u32, PageBuf::zeroed(MIB as usize)).await.unwrap();
                     }
                 })
             })
             .collect();
-        for hand in hands {
-            self.world.run(hand);
+        for task in tasks {
+            self.world.run(task);
         }
         per_second(count, clock.now() - begun)
     }

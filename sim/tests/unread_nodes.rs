@@ -176,7 +176,7 @@ fn remove_without_room(planted: &'static str) -> Result<(), String> {
     world.run(remove(&group, &vols));
     let idle = world.try_run(group.reclaim_idle()).map_err(|stuck| stuck.to_string())?;
     if !matches!(idle, Err(Error::NoSpace { .. })) {
-        return Err(format!("it was not told: {idle:?}"));
+        return Err(format!("it was not reported: {idle:?}"));
     }
     world.run(async {
         let used = |group: &Group| group.info().free_blocks + group.info().pending_blocks;
@@ -204,7 +204,7 @@ fn removal_without_room_stands_still_and_says_so() {
 #[test]
 fn waiting_for_ever_for_removal_is_found() {
     let why = remove_without_room("removal_retries_without_room").unwrap_err();
-    assert!(why.contains("not told"), "{why}");
+    assert!(why.contains("not reported"), "{why}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn the_slot_that_was_being_written() {
         let (moments, oracle) = worked(&setup);
         let mut torn = 0;
         for moment in moments {
-            let bad = moment.under_way();
+            let bad = moment.places_in_flight();
             let is_superblock = |place: &Place| COPIES.iter().any(|at| (*at..*at + SLOTS * 4096).contains(&place.1));
             if !bad.iter().any(is_superblock) {
                 continue;
@@ -100,11 +100,11 @@ fn the_slot_that_was_being_written() {
             torn += 1;
             for policy in POLICIES {
                 let image = moment.power_cut(policy, &mut Rng::new(moment.event));
-                let told = format!("{pvs} physical volumes, event {}, {policy:?}", moment.event);
-                assert_eq!(opens(&setup, &oracle, &image, &bad), Ok(()), "{told}");
+                let context = format!("{pvs} physical volumes, event {}, {policy:?}", moment.event);
+                assert_eq!(opens(&setup, &oracle, &image, &bad), Ok(()), "{context}");
                 // Sectors that cannot be read any more, and cannot be written, either.
                 let some: Vec<Place> = bad.iter().copied().filter(|place| place.1 < COPIES[1]).collect();
-                assert_eq!(opens(&setup, &oracle, &image, &some), Ok(()), "{told}, one copy");
+                assert_eq!(opens(&setup, &oracle, &image, &some), Ok(()), "{context}, one copy");
             }
         }
         assert!(torn > 1, "{torn} moments");

@@ -78,7 +78,7 @@ fn a_seed_is_one_world() {
 /// SW2.
 fn a_panic_is_a_sentence(bug: &'static str) {
     let broken = run(1, &Options { planted: Some(bug), ..Options::default() }).expect_err("it panics");
-    assert!(broken.to_string().contains("PANIC: this world was told to panic"), "{broken}");
+    assert!(broken.to_string().contains("PANIC: this world was asked to panic"), "{broken}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub struct Core {
     pub pools: Mutex<Pools>,
     pub no_space_timeout: NoSpaceTimeout,
     /// Writes that wait for room, by volume.
-    pub held: Mutex<Map<VolumeId, u64>>,
+    pub waiting_writes: Mutex<Map<VolumeId, u64>>,
     pub points: Arc<PointEpochs>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
@@ -129,7 +129,7 @@ pub struct Core {
     pub space_event: Arc<Event>,
     pub closed: AtomicBool,
     /// No write waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
-    pub waits_no_more: AtomicBool,
+    pub waiting_ended: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
     /// Nodes whose first copy is bad.
@@ -177,7 +177,7 @@ impl Core {
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
             no_space_timeout: NoSpaceTimeout::default(),
-            held: Mutex::default(),
+            waiting_writes: Mutex::default(),
             points,
             journal,
             gate: RwLock::new(()),
@@ -185,7 +185,7 @@ impl Core {
             counters: Counters::default(),
             space_event,
             closed: AtomicBool::new(false),
-            waits_no_more: AtomicBool::new(false),
+            waiting_ended: AtomicBool::new(false),
             unproven: AtomicU64::new(0),
             to_repair: Mutex::default(),
             is_growing: AtomicBool::new(false),

@@ -338,7 +338,7 @@ impl Moving {
                 moving.retry(&disks);
                 return done.complete(own);
             };
-            match poll_fn(|cx| moving.copied_or_given_up(cx, id, &mut copy)).await {
+            match poll_fn(|cx| moving.copied_or_aborted(cx, id, &mut copy)).await {
                 Some(copy) => {
                     let outcome = moving.judge(own, copy);
                     moving.finished(id);
@@ -358,7 +358,7 @@ impl Moving {
     }
 
     /// The outcome at the new place. None: the run was abandoned, and the request is in flight only there.
-    fn copied_or_given_up(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
+    fn copied_or_aborted(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
         if let Poll::Ready(outcome) = Pin::new(copy).poll(cx) {
             return Poll::Ready(Some(outcome));
         }

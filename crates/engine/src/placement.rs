@@ -87,7 +87,7 @@ impl Placement {
             self.map_blocks(VgBlock(start + run.start), run.end - run.start, 0, &mut segments);
             segments.first().map(|Segment { pv, offset, .. }| (pv.0, *offset))
         };
-        let words = |run: &Range<u64>| {
+        let message = |run: &Range<u64>| {
             let bytes = (run.end - run.start) * BLOCK_SIZE;
             let mut places = root.journals().filter_map(|start| place(run, start));
             let (pv, offset) = places.next()?;
@@ -95,10 +95,10 @@ impl Placement {
                 .next()
                 .map_or(String::new(), |(pv, offset)| format!(", or physical volume {pv} from byte {offset},"));
             Some(format!(
-                "physical volume {pv}{other} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them"
+                "physical volume {pv}{other} cannot be written in {bytes} bytes from byte {offset}: the journal is written around them"
             ))
         };
-        root.bad.runs().iter().filter_map(words).collect()
+        root.bad.runs().iter().filter_map(message).collect()
     }
 
     /// With the zones of a valid table.

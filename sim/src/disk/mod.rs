@@ -210,7 +210,7 @@ impl Moment {
     }
 
     /// The places that were being written.
-    pub fn under_way(&self) -> Vec<Place> {
+    pub fn places_in_flight(&self) -> Vec<Place> {
         self.under_way.iter().map(|piece| (piece.pv, piece.offset, piece.len as u64)).collect()
     }
 

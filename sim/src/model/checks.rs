@@ -130,7 +130,7 @@ impl Model {
         let client = self.client.clone();
         let found = match self.run(async move { client.verify(vol, sector, count).await })? {
             Ok(found) => found,
-            Err(failure) => return self.gone_meanwhile(failure),
+            Err(failure) => return self.dropped_meanwhile(failure),
         };
         self.client.oracle.lock().settle(vol, sector, &found);
         Ok(())
@@ -138,11 +138,11 @@ impl Model {
 
     pub(super) fn verify_all(&mut self, vol: Vol) -> Step {
         let client = self.client.clone();
-        self.run(async move { client.verify_all(vol).await })?.or_else(|failure| self.gone_meanwhile(failure))
+        self.run(async move { client.verify_all(vol).await })?.or_else(|failure| self.dropped_meanwhile(failure))
     }
 
     /// A snapshot may outgrow its reserve in the background, when it inherits another one's share.
-    pub(super) fn gone_meanwhile(&mut self, failure: Failure) -> Step {
+    pub(super) fn dropped_meanwhile(&mut self, failure: Failure) -> Step {
         match failure {
             Failure::Refused(Error::InvalidSnapshot) if self.may_fill => self.take_invalid(),
             failure => Err(failure),
@@ -159,10 +159,10 @@ impl Model {
     pub(super) fn check_parts(&self) -> Step {
         let group = &self.client.group;
         let all = group.volumes();
-        let told = |info: &VolumeInfo| format!("{info:?}");
+        let text = |info: &VolumeInfo| format!("{info:?}");
         for info in &all {
             let alone = group.volume_info(info.id)?;
-            if told(&alone) != told(info) {
+            if text(&alone) != text(info) {
                 return wrong(format!("{alone:?} alone, {info:?} among all"));
             }
         }
@@ -179,8 +179,8 @@ impl Model {
                 family.extend(info.origin);
             }
         }
-        let found: Vec<String> = group.family(std::slice::from_ref(&first.name)).iter().map(told).collect();
-        let expected: Vec<String> = all.iter().filter(|info| family.contains(&info.id)).map(told).collect();
+        let found: Vec<String> = group.family(std::slice::from_ref(&first.name)).iter().map(text).collect();
+        let expected: Vec<String> = all.iter().filter(|info| family.contains(&info.id)).map(text).collect();
         if found != expected {
             return wrong(format!("the family of {} is {found:?}, it should be {expected:?}", first.name));
         }
@@ -212,10 +212,10 @@ impl Model {
         self.seen.exact_checks += 1;
         for info in self.client.group.volumes() {
             let expected = self.accounts.counters(number(info.uuid));
-            let told = (info.referenced, info.exclusive, info.freed_if_removed);
-            if told != (expected.referenced, expected.own, expected.freed) {
+            let reported = (info.referenced, info.exclusive, info.freed_if_removed);
+            if reported != (expected.referenced, expected.own, expected.freed) {
                 return wrong(format!(
-                    "{}: referenced, exclusive, freed are {told:?}, expected {expected:?}",
+                    "{}: referenced, exclusive, freed are {reported:?}, expected {expected:?}",
                     info.name
                 ));
             }

@@ -68,7 +68,7 @@ impl Model {
         for _ in 0..PAIRS {
             let (old, new) = (*self.rng.pick(&vols), *self.rng.pick(&vols));
             if let Err(failure) = self.check_diff(old, new, moves) {
-                self.gone_meanwhile(failure)?;
+                self.dropped_meanwhile(failure)?;
             }
             if !self.client.oracle.lock().readable().contains(&old) {
                 return Ok(());

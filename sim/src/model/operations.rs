@@ -105,7 +105,7 @@ impl Model {
         self.note(format!("flush {vol}"));
         let client = self.client.clone();
         let flushed = self.run(async move { client.flush(vol).await })?;
-        flushed.or_else(|error| self.gone_meanwhile(Failure::Refused(error)))
+        flushed.or_else(|error| self.dropped_meanwhile(Failure::Refused(error)))
     }
 
     pub(super) fn checkpoint(&mut self) -> Step {

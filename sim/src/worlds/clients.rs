@@ -104,7 +104,7 @@ impl LifeState {
         self.tally.lock().count(what);
     }
 
-    pub fn say(&self, words: impl FnOnce() -> String) {
+    pub fn trace(&self, words: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{:>9} us  {}", self.handle.now(), words());
         }
@@ -128,7 +128,7 @@ impl LifeState {
         let pause = rng.below(longest);
         self.handle.sleep(Duration::from_micros(pause)).await;
         let outcome = self.dispatch(&mut rng, act).await;
-        self.say(|| format!("#{} {act:?}: {}", item.number, shown(&outcome)));
+        self.trace(|| format!("#{} {act:?}: {}", item.number, shown(&outcome)));
         self.client.note_invalid()?;
         outcome.map_err(|failure| match failure {
             Failure::Wrong(what) => Failure::Wrong(format!("#{} {act:?}: {what}", item.number)),
@@ -257,7 +257,7 @@ impl LifeState {
         self.begin_request(vol);
         let done = self.client.write(vol, sector, count, &[]).await;
         self.end_request(vol);
-        self.say(|| format!("write {vol} {sector}+{count}"));
+        self.trace(|| format!("write {vol} {sector}+{count}"));
         self.answered(Asked::Write, &[vol], done)
     }
 
@@ -267,7 +267,7 @@ impl LifeState {
         let zeroes = rng.one_in(2);
         let done = self.client.zero(vol, sector, count, zeroes).await;
         self.end_request(vol);
-        self.say(|| format!("zero {vol} {sector}+{count}"));
+        self.trace(|| format!("zero {vol} {sector}+{count}"));
         // Parts of blocks are written.
         let whole = sector % BLOCK == 0 && count % BLOCK == 0;
         self.answered(if whole { Asked::Request } else { Asked::Write }, &[vol], done).map(drop)
@@ -390,7 +390,7 @@ impl LifeState {
         }
         let done = self.client.create(spec).await;
         if let Ok(vol) = done {
-            self.say(|| format!("volume {vol}: {spec:?}"));
+            self.trace(|| format!("volume {vol}: {spec:?}"));
         }
         self.answered(Asked::Space, &[], done.map(drop)).map(drop)
     }
@@ -407,7 +407,7 @@ impl LifeState {
         }
         let done = self.client.snapshot(&origins, kind).await;
         self.release(&origins);
-        self.say(|| format!("snapshot of {origins:?} {kind:?}: {done:?}"));
+        self.trace(|| format!("snapshot of {origins:?} {kind:?}: {done:?}"));
         self.answered(Asked::Space, &origins, done.map(drop)).map(drop)
     }
 
@@ -417,7 +417,7 @@ impl LifeState {
         if !self.claim(&vols, false).await {
             return Ok(());
         }
-        self.say(|| format!("remove {vols:?}"));
+        self.trace(|| format!("remove {vols:?}"));
         let done = self.client.remove(&vols).await;
         self.release_after(&vols, &done);
         self.answered(Asked::NoSpace, &vols, done).map(drop)
@@ -439,7 +439,7 @@ impl LifeState {
         if self.client.oracle.lock().volumes[&target].read_only || !self.claim(&[target, source], true).await {
             return Ok(());
         }
-        self.say(|| format!("revert {target} to {source}, consume={consume}"));
+        self.trace(|| format!("revert {target} to {source}, consume={consume}"));
         let done = self.client.revert(target, source, consume).await;
         self.release_after(&[target, source], &done);
         self.answered(Asked::Change, &[target, source], done).map(drop)
@@ -452,7 +452,7 @@ impl LifeState {
         if self.client.oracle.lock().volumes[&vol].read_only || !self.claim(&vols, true).await {
             return Ok(());
         }
-        self.say(|| format!("resize {vol} to {blocks} blocks"));
+        self.trace(|| format!("resize {vol} to {blocks} blocks"));
         let done = self.client.resize(vol, blocks).await;
         self.release_after(&vols, &done);
         self.answered(Asked::Change, &vols, done).map(drop)
@@ -534,7 +534,7 @@ impl LifeState {
 
     fn pvs_answered(&self, what: &'static str, done: Result<(), Error>) -> Outcome {
         self.changing_pvs.store(false, Ordering::SeqCst);
-        self.say(|| format!("{what}: {done:?}"));
+        self.trace(|| format!("{what}: {done:?}"));
         if done.is_ok() {
             self.count(what);
         }

@@ -125,7 +125,7 @@ pub async fn strike(age: &LifeState, fault: Fault, delays: Delays, seed: u64) {
     let mut rng = Rng::new(seed);
     let micros = rng.range(50, 4_000);
     age.count(fault.name());
-    age.say(|| format!("{fault:?} for {micros} us"));
+    age.trace(|| format!("{fault:?} for {micros} us"));
     age.is_faulty.fetch_or(fault.fails(), Ordering::SeqCst);
     let disks = &age.disks;
     let from = |kind| Faults { fail_from: Some((kind, disks.requests(kind))), ..Faults::default() };
@@ -166,7 +166,7 @@ pub async fn strike(age: &LifeState, fault: Fault, delays: Delays, seed: u64) {
             // The copy that missed metadata is back, and stale.
             age.has_bad_metadata.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
             let range = bad_range(&disks.current(), &mut rng);
-            age.say(|| format!("{range:?}"));
+            age.trace(|| format!("{range:?}"));
             return disks.set_faults(Faults { broken: Some((kind, vec![range])), ..Faults::default() });
         }
         Fault::LostData => {

@@ -44,7 +44,7 @@ impl History {
         if !all_have_joined(&whole)? {
             return Ok(false);
         }
-        self.say(|| format!("physical volume {} of {} is lost", pv.0, whole.count()));
+        self.trace(|| format!("physical volume {} of {} is lost", pv.0, whole.count()));
         let mut rest = whole.clone();
         rest.set_size(pv, 0);
         self.refused(&rest, rng.bits())?;
@@ -64,7 +64,7 @@ impl History {
         if !self.is_sound() || !is_settled || whole.count() < 2 {
             return Ok(false);
         }
-        self.say(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
+        self.trace(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
         self.seen.tally.count("physical volumes that failed in use, and were left out");
         rest.set_size(pv, 0);
         (self.since, self.has_failed_in_use) = (Since::Death, true);
@@ -159,7 +159,7 @@ impl History {
             true => (disks.moment().killed(rng), Since::Death),
             false => (disks.moment().power_cut(policy, rng), Since::PowerLoss),
         };
-        self.say(|| format!("it ends: {since:?} {policy:?}"));
+        self.trace(|| format!("it ends: {since:?} {policy:?}"));
         // The contents may not have been read since the last end.
         if self.since != Since::PowerLoss {
             self.since = since;

@@ -98,7 +98,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
             eprintln!("{:#?}\n{} lives, full: {}", plan.setup, plan.lives, plan.is_full);
         }
         let panics = planted::is("world_panics") || planted::is("panic_ignored");
-        assert!(!panics, "this world was told to panic");
+        assert!(!panics, "this world was asked to panic");
         History::new(seed, plan, options.clone()).live()
     };
     let outcome = if planted::is("panic_ignored") {
@@ -171,7 +171,7 @@ impl History {
         }
     }
 
-    fn say(&self, words: impl FnOnce() -> String) {
+    fn trace(&self, words: impl FnOnce() -> String) {
         if self.options.trace {
             eprintln!("{}", words());
         }
@@ -185,7 +185,7 @@ impl History {
             match outcome {
                 Ok(()) => {}
                 Err(what) if self.may_end_so(&what) => {
-                    self.say(|| format!("the world ends: {what}"));
+                    self.trace(|| format!("the world ends: {what}"));
                     self.seen.tally.count("worlds that ended with words after a fault that nothing can mend");
                     break;
                 }
@@ -261,7 +261,7 @@ impl History {
                     return Ok((world, disks, group));
                 }
                 (None, Some(Item { what: Event::CutOpening(_, policy), seed, .. })) => {
-                    self.say(|| format!("the power fails while it opens ({policy:?})"));
+                    self.trace(|| format!("the power fails while it opens ({policy:?})"));
                     self.seen.tally.count("fault: the power fails while the group opens");
                     self.unreadable = disks.unreadable();
                     self.cut(&disks.moment(), policy, seed)?;
@@ -317,7 +317,7 @@ impl History {
         }
         let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
         let invalid: BTreeMap<_, _> = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
-        oracle.restart_beside(survivors(&infos, found), &invalid);
+        oracle.restart_with_invalid(survivors(&infos, found), &invalid);
         self.since = Since::Death;
         Ok(())
     }
@@ -329,7 +329,7 @@ impl History {
     }
 
     fn life(&mut self, life: usize) -> Result<(), String> {
-        self.say(|| format!("life {life}"));
+        self.trace(|| format!("life {life}"));
         let is_first = matches!(self.power, Power::Blank);
         let (world, disks, group) = self.begin(life)?;
         disks.set_delays(self.plan.delays);
@@ -413,7 +413,7 @@ impl History {
                 }
                 _ => continue,
             }
-            self.say(|| format!("between two lives: {fault:?}"));
+            self.trace(|| format!("between two lives: {fault:?}"));
             self.seen.tally.count(fault.name());
         }
         if let Power::Off(image) = &self.power {
@@ -452,7 +452,7 @@ impl History {
             (Ending::Finished, end) if stopped => end,
             (Ending::Finished, _) => End::Close,
         };
-        self.say(|| format!("the life ends: {end:?}"));
+        self.trace(|| format!("the life ends: {end:?}"));
         match end {
             End::Close => {
                 // After a close, a power cut may take nothing.
@@ -500,7 +500,7 @@ impl History {
 
     /// The group is opened once more, and every volume is removed.
     fn last_life(&mut self) -> Result<(), String> {
-        self.say(|| "the last life".into());
+        self.trace(|| "the last life".into());
         let (world, disks, group) = self.begin(usize::MAX)?;
         self.judge(&world, &group)?;
         let age = self.age(&world, &disks, &group);

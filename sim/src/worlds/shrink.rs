@@ -4,7 +4,7 @@ use super::plan::Plan;
 use super::{Broken, Options, run};
 
 /// The most runs of the world while it is shrunk.
-const MOST_RUNS: usize = 300;
+const MAX_RUNS: usize = 300;
 
 /// Numbers in the form of `--keep`: `0-3,7`.
 pub fn list(numbers: &[usize]) -> String {
@@ -50,10 +50,10 @@ pub fn shrink(broken: &Broken, options: &Options) -> Broken {
     let mut best = broken.clone();
     let (wanted, mut runs) = (kind(&broken.what), 0);
     let mut size = kept.len().div_ceil(2);
-    while size > 0 && runs < MOST_RUNS {
+    while size > 0 && runs < MAX_RUNS {
         let mut at = 0;
         let mut is_smaller = false;
-        while at < kept.len() && runs < MOST_RUNS {
+        while at < kept.len() && runs < MAX_RUNS {
             let mut fewer = kept.clone();
             fewer.drain(at..(at + size).min(kept.len()));
             runs += 1;

@@ -287,7 +287,7 @@ impl GroupRoot {
     /// A physical volume returns. With the last one the lineage ends.
     pub fn restore_missing(&mut self, pv: u16) {
         self.left.remove(&pv);
-        self.settle_left();
+        self.update_lineage();
     }
 
     /// A physical volume leaves the table; those behind it move up.
@@ -296,10 +296,10 @@ impl GroupRoot {
         let left = std::mem::take(&mut self.left).into_iter();
         let others = left.filter(|(pv, _)| usize::from(*pv) != index);
         self.left = others.map(|(pv, left)| (if usize::from(pv) > index { pv - 1 } else { pv }, left)).collect();
-        self.settle_left();
+        self.update_lineage();
     }
 
-    fn settle_left(&mut self) {
+    fn update_lineage(&mut self) {
         if self.left.is_empty() {
             self.lineage = 0;
             self.features &= !FEATURE_MEMBERS;
@@ -485,7 +485,7 @@ impl Superblock {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
-            return Err(corrupt("its sequence number is impossible"));
+            return Err(corrupt("its sequence number is invalid"));
         }
         let group = if record.pv_count == 0 { None } else { Some(Self::group(block, &record, corrupt)?) };
         Ok(Some(Superblock {
@@ -500,7 +500,7 @@ impl Superblock {
     fn group(block: &[u8], record: &SuperblockRecord, corrupt: impl Fn(&str) -> Error) -> Result<GroupRoot> {
         let count = usize::from(record.pv_count);
         if count > MAX_PVS || record.pv_index >= record.pv_count || block.len() < 512 + count * PvRecord::SIZE {
-            return Err(corrupt("its table of physical volumes is impossible"));
+            return Err(corrupt("its table of physical volumes is invalid"));
         }
         let extent_blocks = record.extent_blocks;
         if !extent_blocks.is_power_of_two() || !EXTENT_BLOCKS.contains(&extent_blocks) {
@@ -527,7 +527,7 @@ impl Superblock {
                 _ => entry.first_extent >= next,
             };
             if !is_placed || entry.data_offset != DATA_OFFSET || !fits {
-                return Err(corrupt("its table of physical volumes does not add up"));
+                return Err(corrupt("the sizes in its table of physical volumes contradict each other"));
             }
             // A gap, too, must stay within the format's limits.
             let end = entry.first_extent.checked_add(entry.extents).filter(|end| *end < RECORD_LIMIT);
@@ -541,7 +541,7 @@ impl Superblock {
         }
         let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
-        let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is impossible"))?;
+        let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is invalid"))?;
         // The places of zones are known only after their table was read: see
         // [`Placement::of`](crate::placement::Placement::of).
         let inside = |start: u64, len: u64| !zones.is_empty() || holds(&pvs, extent_blocks, start, len);
@@ -557,13 +557,13 @@ impl Superblock {
             return Err(corrupt("it points outside the group"));
         }
         if !has_sound_journals(record, inside) {
-            return Err(corrupt("its second copy of the journal is impossible"));
+            return Err(corrupt("its second copy of the journal is invalid"));
         }
         let is_twice = record.incompatible & FEATURE_SECOND_JOURNAL != 0;
         let second_journal = is_twice.then_some(record.second_journal);
-        let bad = decode_bad(record).ok_or_else(|| corrupt("its bad places of the journal are impossible"))?;
+        let bad = decode_bad(record).ok_or_else(|| corrupt("its list of the journal's bad blocks is invalid"))?;
         let left = decode_left(block, record);
-        let left = left.ok_or_else(|| corrupt("what it says of physical volumes that are out is impossible"))?;
+        let left = left.ok_or_else(|| corrupt("its list of physical volumes that are out is invalid"))?;
         Ok(GroupRoot {
             uuid: Uuid(record.group_uuid),
             name: name.to_string(),

@@ -82,7 +82,7 @@ impl Core {
     pub fn note_no_room(&self, error: DiskError, segments: Segments) {
         self.backing.state.lock().short = Some((error, segments));
         self.backing.is_short.store(true, Ordering::Release);
-        self.look_for_room();
+        self.poll_for_room();
     }
 
     /// U6: a write of these ranges met no room. Repeats it until there is some. `Err`: as in [`Core::pause_for_room`],
@@ -108,7 +108,7 @@ impl Core {
     /// successor will.
     pub async fn pause_for_room(&self, _: &Waiting<'_>, error: DiskError, segments: &Segments) -> Result<()> {
         let may_wait = || {
-            if self.waits_no_more.load(Ordering::Acquire) {
+            if self.waiting_ended.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             let is_open = self.backing.is_serving.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire);
@@ -123,7 +123,7 @@ impl Core {
         may_wait()
     }
 
-    fn look_for_room(&self) {
+    fn poll_for_room(&self) {
         if self.space_finder().is_err() {
             return;
         }
@@ -136,7 +136,7 @@ impl Core {
                 let Some(time) = core.upgrade().map(|core| core.runtime.sleep(LOOK)) else { return };
                 time.await;
                 let Some(core) = core.upgrade() else { return };
-                if core.closed.load(Ordering::Acquire) || !core.look_once().await {
+                if core.closed.load(Ordering::Acquire) || !core.poll_once().await {
                     return;
                 }
             }
@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// False: no room is missing any more.
-    async fn look_once(&self) -> bool {
+    async fn poll_once(&self) -> bool {
         let (short, unbacked) = {
             let state = self.backing.state.lock();
             (state.short.clone(), state.unbacked)
@@ -194,7 +194,7 @@ impl Group {
     pub(super) async fn back_at_opening(&self) {
         if let Err(error) = self.back_areas().await {
             self.core.backing.state.lock().unbacked = Some(error);
-            self.core.look_for_room();
+            self.core.poll_for_room();
         }
     }
 

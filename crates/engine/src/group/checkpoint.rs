@@ -60,7 +60,7 @@ fn tree_bytes(tree: &TreeMeta) -> u64 {
 }
 
 /// A tree as the stream has it.
-fn kept_tree(tree: &TreeMeta) -> TreeMeta {
+fn stored_tree(tree: &TreeMeta) -> TreeMeta {
     match planted::is("cursor_not_kept") {
         true => TreeMeta { cursor: 0, ..tree.clone() },
         false => tree.clone(),
@@ -346,7 +346,7 @@ impl Group {
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
             pv_free: Vec::new(),
-            trees: catalog.trees.values().map(kept_tree).collect(),
+            trees: catalog.trees.values().map(stored_tree).collect(),
             attributes: catalog.attributes.clone(),
             ..Stream::default()
         };
@@ -393,7 +393,7 @@ impl Group {
         let is_short = !meta.can_take((pages + indexes) as u64 + meta.next_stream());
         if is_short && !core.planted("frees_unbounded") {
             if !join_runs(&mut stream.to_free) {
-                return Err(twice_free());
+                return Err(double_free_error());
             }
             stream.packs = true;
             bytes = stream.encode();
@@ -624,7 +624,7 @@ impl Group {
 }
 
 impl JournalOwner for Group {
-    fn can_do_without(&self, pv: PvIndex) -> bool {
+    fn can_continue_without(&self, pv: PvIndex) -> bool {
         self.core.config.leaves_failed_disks && self.is_whole_without(pv)
     }
 
@@ -660,7 +660,7 @@ struct Batch {
     write: Completion,
 }
 
-fn twice_free() -> Error {
+fn double_free_error() -> Error {
     let detail = "a block is to be freed twice".into();
     Error::Corrupt { what: "free space", place: "the volume group".into(), detail }
 }

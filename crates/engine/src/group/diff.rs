@@ -252,7 +252,7 @@ impl Group {
             let (mut had, mut has) = (Extents::new(), Extents::new());
             map::lookup(cache, &old, first, end, &mut had)?;
             map::lookup(cache, &trees.new, first, end, &mut has)?;
-            sweep(common.epoch, (first, end), &had, &has, ranges);
+            compare_ranges(common.epoch, (first, end), &had, &has, ranges);
         }
         Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
     }
@@ -411,16 +411,16 @@ impl Group {
         let before = old.as_ref().filter(|_| is_first).map(|(volume, _)| volume.state.lock());
         let state = new.state.lock();
         let after = old.as_ref().filter(|_| !is_first).map(|(volume, _)| volume.state.lock());
-        let is_still = |side: &Side, state: &crate::volume::state::State| {
+        let is_unchanged = |side: &Side, state: &crate::volume::state::State| {
             !state.closed && !state.invalid() && state.head.id == side.head && state.meta.blocks == side.blocks
         };
         let mut trees = Trees { old: None, new: state.head.tree };
-        let mut are_still = is_still(&compared.new, &state);
+        let mut are_unchanged = is_unchanged(&compared.new, &state);
         match (before.or(after), &old) {
             (Some(state), Some((_, side))) => {
-                are_still &= is_still(side, &state);
+                are_unchanged &= is_unchanged(side, &state);
                 trees.old = Some((state.head.tree, side.blocks));
-                let looked = if are_still || planted::is("diff_of_changed_head") {
+                let looked = if are_unchanged || planted::is("diff_of_changed_head") {
                     look(&trees)?
                 } else {
                     return Err(Error::Moved.into());
@@ -431,7 +431,7 @@ impl Group {
             _ if compared.old.is_some() => trees.old = Some((state.head.tree, state.meta.blocks)),
             _ => {}
         }
-        if are_still { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
+        if are_unchanged { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
     }
 
     /// Reads the nodes that the walks need next, with several reads in flight. It only warms the cache.
@@ -482,7 +482,7 @@ fn content_of(extent: Option<&Extent>) -> Content {
 }
 
 /// DF1, over the blocks of a range, of which both trees' extents are given.
-fn sweep(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent], ranges: &mut Vec<Changed>) {
+fn compare_ranges(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent], ranges: &mut Vec<Changed>) {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     while at < end {
         while old.next_if(|e| e.end() <= at).is_some() {}

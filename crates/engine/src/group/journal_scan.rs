@@ -182,7 +182,7 @@ impl<'a> Ring<'a> {
                 match self.copies[n].frame(at, first_seq).await {
                     Ok(Some(frame)) => return Ok(Some((at, frame))),
                     Ok(None) => {}
-                    Err(error) => self.go_on_without(n, error)?,
+                    Err(error) => self.continue_without(n, error)?,
                 }
             }
         }
@@ -190,7 +190,7 @@ impl<'a> Ring<'a> {
     }
 
     /// The disk of one copy failed. The other copies have all acknowledged records.
-    fn go_on_without(&mut self, n: usize, error: Error) -> Result<()> {
+    fn continue_without(&mut self, n: usize, error: Error) -> Result<()> {
         match error {
             Error::Disk(disk) if self.copies.len() > 1 => {
                 self.failed.get_or_insert(disk);
@@ -207,7 +207,7 @@ impl<'a> Ring<'a> {
         for n in (0..self.copies.len()).rev() {
             match self.copies[n].highest_marker().await {
                 Ok(marker) => highest = highest.max(marker),
-                Err(error) => self.go_on_without(n, error)?,
+                Err(error) => self.continue_without(n, error)?,
             }
         }
         Ok(highest)

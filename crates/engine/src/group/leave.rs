@@ -186,7 +186,7 @@ impl Group {
         self.vacate_pv(pv).await?;
         let uuid = self.root.lock().group.pvs[usize::from(pv.0)].uuid;
         self.quiesce().await;
-        let outcome = self.leave_out(pv).await;
+        let outcome = self.checkpoint_without(pv).await;
         match &outcome {
             Ok(()) | Err(Error::Busy(_)) => {}
             Err(error) => self.core.journal.poison(&format!("a checkpoint failed: {error}")),
@@ -201,7 +201,7 @@ impl Group {
     }
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.
-    async fn leave_out(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    async fn checkpoint_without(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let old = self.core.placement();
         let ranges = old.ranges_of(pv);
         let index = usize::from(pv.0);

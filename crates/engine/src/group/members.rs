@@ -101,18 +101,18 @@ impl Group {
         }
         self.repeat_superblocks_held(|root| root.restore_missing(pv.0)).await?;
         // It gets this superblock before there is a next one (B2), and before anything else is written there.
-        let told = async {
+        let recorded = async {
             write_superblock(&*disks, pv, &self.newest_superblock(pv)).await?;
             start(&*disks, DiskOp::Flush).await?;
             Ok::<(), Error>(())
         };
-        if let Err(error) = told.await {
+        if let Err(error) = recorded.await {
             self.core.journal.poison(&format!("a superblock could not be written: {error}"));
             return Err(error);
         }
         self.core.members.restore_missing(pv);
         drop(hold);
-        self.take_space_again(pv).await?;
+        self.restore_allocatable(pv).await?;
         self.join_stale_copies().await
     }
 
@@ -207,12 +207,12 @@ impl Group {
     }
 
     /// Space is allocated from it again, if it was allocatable before.
-    async fn take_space_again(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    async fn restore_allocatable(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let index = usize::from(pv.0);
         let take = || {
             let _gate = self.core.gate.read();
-            let barred = self.catalog.read().attributes.unallocatable.has(index);
-            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, !barred)
+            let is_unallocatable = self.catalog.read().attributes.unallocatable.has(index);
+            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, !is_unallocatable)
         };
         // Reserved blocks have more room then, never less.
         let _ = self.core.with_nodes_privileged(take).await?;

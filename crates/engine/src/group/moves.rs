@@ -67,7 +67,7 @@ impl Group {
 
     /// [`Error::Busy`]: a move is under way.
     pub(super) fn check_no_move(&self) -> Result<()> {
-        if self.is_moving() { Err(moves_already()) } else { Ok(()) }
+        if self.is_moving() { Err(move_in_progress()) } else { Ok(()) }
     }
 
     /// Ends the running move at the next possible moment. Moved extents stay moved.
@@ -159,7 +159,7 @@ impl Group {
     fn claim_move(&self, from: PvIndex) -> Result<()> {
         let mut state = self.moves.state.lock();
         if state.progress.is_running {
-            return Err(moves_already());
+            return Err(move_in_progress());
         }
         *state = MoveState {
             progress: MoveProgress { is_running: true, from, ..MoveProgress::default() },
@@ -193,7 +193,7 @@ impl Group {
         let blocks = |runs: &[PlacedRun]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         self.is_room_for(blocks(&runs), wanted.from, &wanted.to).await?;
         if is_whole {
-            self.bar_source(wanted.from, true).await?;
+            self.set_source_unallocatable(wanted.from, true).await?;
             // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
             // extent.
             let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
@@ -227,14 +227,14 @@ impl Group {
         }
     }
 
-    async fn bar_source(self: &Arc<Self>, pv: PvIndex, is_barred: bool) -> Result<()> {
+    async fn set_source_unallocatable(self: &Arc<Self>, pv: PvIndex, is_unallocatable: bool) -> Result<()> {
         let index = usize::from(pv.0);
         let set = || {
             let _gate = self.core.gate.read();
             // Held meanwhile: somebody may change just that.
             let catalog = self.catalog.read();
-            self.moves.state.lock().unallocatable = is_barred.then_some(pv);
-            let may = !is_barred && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
+            self.moves.state.lock().unallocatable = is_unallocatable.then_some(pv);
+            let may = !is_unallocatable && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
             self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
         };
         match self.core.with_nodes_privileged(set).await? {
@@ -334,7 +334,7 @@ impl Group {
             // If a read fails, extents move one by one.
             let (mut at, mut alone_until) = (run.start, run.start);
             while at < run.end {
-                self.may_go_on()?;
+                self.check_not_stopped()?;
                 let most = if at < alone_until { 1 } else { most };
                 let extents = ((run.end - at) / extent_blocks).min(most);
                 let free = self.take_target(source, extents, targets).await?;
@@ -366,7 +366,7 @@ impl Group {
         self.checkpoint().await
     }
 
-    fn may_go_on(&self) -> Result<()> {
+    fn check_not_stopped(&self) -> Result<()> {
         self.core.journal.failed()?;
         let is_stopped = self.moves.state.lock().is_stopped || self.core.closed.load(Ordering::Acquire);
         if is_stopped { Err(Error::Closed) } else { Ok(()) }
@@ -389,7 +389,7 @@ impl Group {
             if let Some(run) = self.core.with_nodes_privileged(take).await? {
                 break run;
             }
-            self.may_go_on()?;
+            self.check_not_stopped()?;
             // No whole extent is free there. Blocks that are being freed may give one.
             tries += 1;
             if tries > TRIES_FOR_ROOM || !self.more_space().await? {
@@ -461,7 +461,7 @@ impl Group {
         let mut throttle = crate::core::Throttle::default();
         let disks = core.members.all();
         while let Some(Window { from, to }) = moving.next_window(WINDOW).await? {
-            self.may_go_on()?;
+            self.check_not_stopped()?;
             let buf = PageBuf::zeroed(from.len as usize);
             let read = DiskOp::Read { segments: Segments::from_slice(&[from]), buf };
             let buf = start(&**disks, read).await?.expect("a read gives its buffer back");
@@ -503,7 +503,7 @@ impl Group {
 
     async fn end_move(self: &Arc<Self>, from: PvIndex, was_barred: bool, failed: Option<Error>) {
         let unbarred = match was_barred && self.core.journal.failed().is_ok() {
-            true => self.bar_source(from, false).await,
+            true => self.set_source_unallocatable(from, false).await,
             false => Ok(()),
         };
         {
@@ -516,7 +516,7 @@ impl Group {
 }
 
 /// Why a change of physical volumes has to wait.
-fn moves_already() -> Error {
+fn move_in_progress() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
 }
 

@@ -59,7 +59,7 @@ impl Group {
         let tag = root.tag();
         let ring =
             Ring { bytes: root.journal_blocks * BLOCK_SIZE, id: root.journal_id, group: tag, bad: root.bad.clone() };
-        let copies = Copies::new(&whole_and_there(&root, &parts.placement, disks.out()), parts.placement.clone());
+        let copies = Copies::new(&usable_journals(&root, &parts.placement, disks.out()), parts.placement.clone());
         let journal = Journal::new(disks.clone(), runtime.clone(), copies, ring, parts.next_seq, config.planted);
         let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
@@ -147,7 +147,7 @@ impl Group {
         let tag = root.tag();
         Requirements { root: &root, placement: &placement, out }.check_journal()?;
         if !out.is_empty() {
-            let there = whole_and_there(&root, &placement, out);
+            let there = usable_journals(&root, &placement, out);
             root.set_whole_journals(&there);
         }
         let requirements = Requirements { root: &root, placement: &placement, out };
@@ -166,7 +166,7 @@ impl Group {
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
-        know_unproven(&disks.unproven, &placement, &stream, root.extent_blocks, &applied);
+        load_unproven(&disks.unproven, &placement, &stream, root.extent_blocks, &applied);
         let newly = unproven.into_iter().filter(|_| !planted::is("unproven_forgotten"));
         newly.for_each(|run| disks.unproven.add(&placement, run));
         let replay = Replay {
@@ -296,7 +296,7 @@ impl Group {
 }
 
 /// The copies of the journal that have all frames (JC2) and lie on physical volumes that are not out.
-fn whole_and_there(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec<u64> {
+fn usable_journals(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec<u64> {
     let is_out = |start: &u64| {
         let mut out = out.iter().map(|pv| PvIndex(u16::try_from(pv).expect("at most 64 physical volumes")));
         out.any(|pv| is_copy_on(root, placement, *start, pv))
@@ -334,7 +334,7 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
 
 /// Reads the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
 /// of a record that counts.
-fn know_unproven(
+fn load_unproven(
     unproven: &Unproven,
     placement: &Placement,
     stream: &Stream,
@@ -392,20 +392,20 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
     let checks = [
         (written, "a tree's root is younger than the checkpoint"),
-        (known, "a tree is of an epoch that has not begun"),
+        (known, "a tree has an epoch above the group's"),
         (pairs, "its metadata area lies outside the group"),
         (runs, "it frees blocks outside the group"),
         (arenas, "an arena lies outside the group"),
-        (unproven, "blocks that nobody could compare lie outside the group"),
+        (unproven, "unproven blocks lie outside the group"),
         (trees, "a tree has impossible counters"),
         (volumes, "a volume has an impossible id or name"),
-        (parents && distinct && order, "the history of its points does not hold together"),
+        (parents && distinct && order, "the parents and epochs of its points contradict each other"),
         (heads_match, "volumes and heads do not match"),
         (thick, "a thick volume is larger than the group"),
         (!stream.pairs.is_empty(), "it has no metadata area"),
         (
             PvFlags::of_first(root.pvs.len()).has_all(stream.attributes.unallocatable),
-            "it bars physical volumes that are not there",
+            "it names physical volumes as not allocatable that do not exist",
         ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
         (

@@ -207,13 +207,13 @@ impl Group {
         for (at, publish) in (0..).zip(all) {
             let meta = volume_in(&catalog, publish.received)?.state.lock().meta.clone();
             parts.push(part_of(&catalog, publish, &meta, at));
-            then.push(publish.then(meta, TreeId(trees.0 + 2 * at)));
+            then.push(publish.received_record(meta, TreeId(trees.0 + 2 * at)));
         }
         let mut records = vec![Record::Snapshot { parts: parts.clone() }];
         records.extend(then);
         if !self.core.journal.fit_together(&records) {
-            let told = "the change is too large for this volume group's journal".to_owned();
-            return Err(Error::Invalid(told).into());
+            let message = "the change is too large for this volume group's journal".to_owned();
+            return Err(Error::Invalid(message).into());
         }
         let bytes = all.iter().map(|publish| 2 * volume_bytes(&publish.attributes) + 2 * NEW_TREE_BYTES).sum();
         self.admit_change(bytes)?;
@@ -286,7 +286,7 @@ impl Publish {
     }
 
     /// The record after the snapshot. Tree ids from this one on are free.
-    fn then(&self, received: VolumeMeta, trees: TreeId) -> Record {
+    fn received_record(&self, received: VolumeMeta, trees: TreeId) -> Record {
         match &self.to {
             PublishTo::New { name, attributes } => {
                 Record::Update { volume: VolumeMeta { name: name.clone(), attributes: attributes.clone(), ..received } }

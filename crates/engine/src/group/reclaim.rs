@@ -392,7 +392,7 @@ fn step_merge(
     let prune = |node: NodeRef, level: u8, first_key: u64| {
         let is_passed = node.birth <= lower || lost.contains(&node);
         // Blocks in an unreadable node of the child may be shared: D4.
-        Ok(is_passed || unless_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
+        Ok(is_passed || skip_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     let mut freed: Vec<Extent> = Vec::new();
@@ -427,7 +427,7 @@ fn compare(
     freed: &mut Vec<Extent>,
     lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<u64, MapError> {
-    let kept = unless_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
+    let kept = skip_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
     let before = freed.len();
     freed.extend(map::rest(&extent, &kept));
     let is_own = |piece: &&Extent| piece.birth > epoch;
@@ -436,7 +436,7 @@ fn compare(
 }
 
 /// The outcome or, if it needs a lost node, the value that is assumed then.
-fn unless_lost<T>(
+fn skip_lost<T>(
     outcome: std::result::Result<T, MapError>,
     lost: &BTreeSet<NodeRef>,
     assumed: impl FnOnce() -> T,

@@ -106,12 +106,12 @@ impl Group {
             if whole.is_none() {
                 // More writes may be redirected soon.
                 self.wait(AGAIN).await;
-                search.look_where_redirected();
+                search.search_redirected();
             }
             for pass in 0..PASSES {
                 if pass > 0 {
                     self.wait(AGAIN).await;
-                    search.look_again();
+                    search.restart();
                 }
                 // Users of the volume get the error. Here the volume only stays as it is.
                 if self.rehome(&mut search).await.is_err() || search.left.is_empty() {
@@ -259,13 +259,13 @@ impl Search {
         Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, throttle, writes: 0 }
     }
 
-    fn look_where_redirected(&mut self) {
+    fn search_redirected(&mut self) {
         let redirected = self.volume.take_redirected();
         self.only = Some(redirected.windows).filter(|_| !redirected.are_more);
     }
 
     /// Starts again with the windows that were in use.
-    fn look_again(&mut self) {
+    fn restart(&mut self) {
         self.only = Some(std::mem::take(&mut self.left));
     }
 

@@ -28,15 +28,15 @@ impl Requirements<'_> {
     }
 
     pub fn check_journal(&self) -> Result<()> {
-        let is_lost =
+        let is_missing =
             |start: u64| self.out.iter().any(|pv| is_copy_on(self.root, self.placement, start, PvIndex(pv as u16)));
         let copies: Vec<u64> = self.root.whole_journals().collect();
-        if copies.iter().any(|start| !is_lost(*start)) || planted::is("journal_not_needed") {
+        if copies.iter().any(|start| !is_missing(*start)) || planted::is("journal_not_needed") {
             return Ok(());
         }
         let on = |pv: &usize| !journal_on(self.root, self.placement, PvIndex(*pv as u16)).is_empty();
         let what = match copies.len() {
-            1 => "the journal is on it, and there is no other copy of it that has everything",
+            1 => "the only complete copy of the journal is on it",
             _ => "all copies of the journal are there",
         };
         Err(self.error(self.out.iter().filter(on), what))
@@ -55,12 +55,12 @@ impl Requirements<'_> {
     /// `pairs` and `lengths`: as the stream has them.
     pub fn check_pairs(&self, pairs: &[[u64; 2]], lengths: &[u64]) -> Result<()> {
         let length = |n: usize| lengths.get(n).copied().unwrap_or(self.root.extent_blocks);
-        let is_lost = |start: u64, blocks: u64| {
+        let is_missing = |start: u64, blocks: u64| {
             let ends = [start, start.saturating_add(blocks).saturating_sub(1)];
             let there = ends.into_iter().filter(|end| self.placement.holds(*end, 1));
             there.map(|end| self.placement.pv_of(VgBlock(end)).0).any(|pv| self.out.has(usize::from(pv.0)))
         };
-        let is_gone = |(n, pair): (usize, &[u64; 2])| pair.iter().all(|start| is_lost(*start, length(n)));
+        let is_gone = |(n, pair): (usize, &[u64; 2])| pair.iter().all(|start| is_missing(*start, length(n)));
         match !self.out.is_empty() && pairs.iter().enumerate().any(is_gone) {
             true => Err(self.error(self.out.iter(), "both copies of some metadata are there")),
             false => Ok(()),

@@ -67,7 +67,7 @@ pub struct Ring {
 /// What the journal needs from its group.
 pub trait JournalOwner: Send + Sync {
     /// Whether the group can continue without the physical volume (MB9).
-    fn can_do_without(&self, pv: PvIndex) -> bool;
+    fn can_continue_without(&self, pv: PvIndex) -> bool;
     /// Writes a superblock to each physical volume that is not out.
     fn probe_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     /// Records these bad blocks in a superblock, and makes it durable.
@@ -524,7 +524,7 @@ impl Journal {
     fn reason(&self, error: Error, doing: Option<&str>) -> Error {
         if let Error::Disk(failed) = &error {
             let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
-            if is_told && self.owner().is_some_and(|owner| owner.can_do_without(failed.pv)) {
+            if is_told && self.owner().is_some_and(|owner| owner.can_continue_without(failed.pv)) {
                 return Error::DiskLost(*failed);
             }
         }
@@ -539,7 +539,7 @@ impl Journal {
         if planted::is("failed_write_reported") {
             return Ok(());
         }
-        if failed.op == DiskOpKind::Write && owner.can_do_without(failed.pv) {
+        if failed.op == DiskOpKind::Write && owner.can_continue_without(failed.pv) {
             // If this fails, the journal has stopped.
             let _ = owner.probe_disks().await;
         }
@@ -636,7 +636,7 @@ impl Journal {
                 if batch.count > 0 || batch.is_sealed {
                     state.batches.push_front(batch);
                 }
-                self.ask_for_checkpoint(state);
+                self.request_checkpoint_for_room(state);
                 return;
             };
             let (from, marker) = (state.position, state.flushed);
@@ -659,7 +659,7 @@ impl Journal {
     }
 
     /// The next frame has no room before a checkpoint.
-    fn ask_for_checkpoint(&self, state: &mut State) {
+    fn request_checkpoint_for_room(&self, state: &mut State) {
         if !std::mem::replace(&mut state.asked, true) {
             self.request_checkpoint();
         }

@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Calls `f` until no node is missing.
-    fn until_there<R>(&mut self, mut f: impl FnMut(&NodeCache) -> Result<R, MapError>) -> R {
+    fn with_all_nodes<R>(&mut self, mut f: impl FnMut(&NodeCache) -> Result<R, MapError>) -> R {
         loop {
             match f(&self.cache) {
                 Ok(r) => return r,
@@ -173,7 +173,7 @@ impl World {
     fn lookup(&mut self, v: usize, start: u64, end: u64) {
         let tree = self.volumes[v].tree;
         let mut out = Extents::new();
-        self.until_there(|cache| {
+        self.with_all_nodes(|cache| {
             assert!(out.is_empty(), "I8");
             lookup(cache, &tree, start, end, &mut out)
         });
@@ -186,7 +186,7 @@ impl World {
         let expected = extents.iter().filter_map(|e| e.cut(from, u64::MAX)).find(|e| e.len >= min_len);
         let mut at = from;
         let found = loop {
-            match self.until_there(|cache| first_fit(cache, &tree, at, min_len, 3)) {
+            match self.with_all_nodes(|cache| first_fit(cache, &tree, at, min_len, 3)) {
                 Fit::Found(e) => break Some(e),
                 Fit::None => break None,
                 Fit::Continue(next) => {
@@ -290,7 +290,8 @@ impl World {
         let tree = self.volumes[v].tree;
         let (mut at, mut passed, mut extents) = (Some(0), Vec::<Passed>::new(), Vec::new());
         while let Some(cursor) = at {
-            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _, _| Ok(name.birth <= after)));
+            let step =
+                self.with_all_nodes(|cache| walk_step(cache, &tree, cursor, &|name, _, _| Ok(name.birth <= after)));
             assert!(step.next.is_none_or(|next| next > cursor));
             let ends = |p: &Passed| match (p.end_key, step.next) {
                 (Some(end), Some(next)) => cursor < end && end <= next,

@@ -52,7 +52,7 @@ impl Space {
         self.arenas.insert(start, Arena { serial, len, used: words, unused, cursor: len });
         self.arena_order.push_back(start);
         self.count_unused(start, unused as i64);
-        self.weigh();
+        self.update_load();
         !overlaps
     }
 

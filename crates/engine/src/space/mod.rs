@@ -278,7 +278,7 @@ impl Space {
     }
 
     /// Call it after each change of arenas or freed runs (M2). A stream without room packs its runs.
-    fn weigh(&self) {
+    fn update_load(&self) {
         let (bytes, runs) = self.packed;
         let others = self.pending.len().saturating_sub(runs) * RunRecord::SIZE;
         self.load.set((bytes + others + self.arenas.len() * ArenaRecord::SIZE) as u64);

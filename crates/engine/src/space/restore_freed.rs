@@ -17,7 +17,7 @@ impl Space {
         self.committing_blocks = runs.iter().map(|(_, len)| len).sum();
         self.packed = (packed_len(&runs), 0);
         self.committing = runs;
-        self.weigh();
+        self.update_load();
         is_sound
     }
 

@@ -75,7 +75,7 @@ impl Space {
             self.count_unused(at, len as i64);
             at += len;
         }
-        self.weigh();
+        self.update_load();
     }
 
     pub(super) fn arena_of(&mut self, block: u64) -> Option<(u64, &mut Arena)> {
@@ -117,14 +117,14 @@ impl Space {
         let (base, arena) = self.arena_of(start)?;
         let first = start - base;
         let end = (first + want).min(arena.len);
-        let is_believed = planted::is("slot_assumed_unused") && !arena.is_used(first);
-        let len = (first..end).take_while(|i| !arena.is_used(*i) || is_believed).count() as u64;
+        let is_assumed = planted::is("slot_assumed_unused") && !arena.is_used(first);
+        let len = (first..end).take_while(|i| !arena.is_used(*i) || is_assumed).count() as u64;
         (first..first + len).for_each(|i| arena.set(i));
         let done = arena.unused == 0;
         self.count_unused(base, -(len as i64));
         if done {
             self.arenas.remove(&base);
-            self.weigh();
+            self.update_load();
         }
         (len > 0).then_some((start, len))
     }
@@ -174,7 +174,7 @@ impl Space {
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
         self.sweep_order();
-        self.weigh();
+        self.update_load();
         self.current.insert(volume, run.0);
         self.search_from = run.0 + run.1;
         Ok(run.0)
@@ -241,7 +241,7 @@ impl Space {
             self.count_unused(base, -(len as i64));
         }
         self.arenas.remove(&base);
-        self.weigh();
+        self.update_load();
         Ok(())
     }
 

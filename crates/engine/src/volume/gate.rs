@@ -17,7 +17,7 @@ impl Volume {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| op.mode == Mode::Read && op.id < limit) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })
@@ -29,7 +29,7 @@ impl Volume {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| op.id < limit) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })
@@ -53,7 +53,7 @@ impl Volume {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| readers_too || op.mode != Mode::Read) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })

@@ -76,7 +76,7 @@ impl Volume {
         }
     }
 
-    fn wait_here<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
+    fn wait_for_wake<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
         state.wakers.push(cx.waker().clone());
         Poll::Pending
     }

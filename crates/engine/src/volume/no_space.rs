@@ -19,24 +19,24 @@ use std::time::Duration;
 const TRIES_FOR_ROOM: u32 = 4;
 
 /// Counts a write while it waits for room.
-struct Held<'a> {
+struct WaitingWrite<'a> {
     core: &'a Core,
     volume: VolumeId,
 }
 
-impl Held<'_> {
-    fn new(core: &Core, volume: VolumeId) -> Held<'_> {
-        *core.held.lock().entry(volume).or_default() += 1;
-        Held { core, volume }
+impl WaitingWrite<'_> {
+    fn new(core: &Core, volume: VolumeId) -> WaitingWrite<'_> {
+        *core.waiting_writes.lock().entry(volume).or_default() += 1;
+        WaitingWrite { core, volume }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for WaitingWrite<'_> {
     fn drop(&mut self) {
-        let mut held = self.core.held.lock();
-        match held.get_mut(&self.volume) {
+        let mut waiting = self.core.waiting_writes.lock();
+        match waiting.get_mut(&self.volume) {
             Some(writes) if *writes > 1 => *writes -= 1,
-            _ => drop(held.remove(&self.volume)),
+            _ => drop(waiting.remove(&self.volume)),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Volume {
 
     /// A write that waits. `full`: what is full.
     async fn wait_for_room(&self, turn: u64, full: Full) -> Result<()> {
-        if self.core.waits_no_more.load(Ordering::Acquire) {
+        if self.core.waiting_ended.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         // The turn was read before: if the group stops from now on, it wakes this task.
@@ -139,7 +139,7 @@ impl Volume {
             }
             Verdict::Wait => {}
         }
-        let _held = Held::new(&self.core, self.id);
+        let _held = WaitingWrite::new(&self.core, self.id);
         self.core.space_event.changed(turn).await;
         self.core.runtime.sleep(Duration::from_millis(1)).await;
         Ok(())

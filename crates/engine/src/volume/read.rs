@@ -76,7 +76,7 @@ impl Volume {
         let (end_byte, first) = (offset + u64::from(len), offset / BLOCK_SIZE);
         let last = end_byte.div_ceil(BLOCK_SIZE);
         if state.shut > 0 || state.conflict(first, last, Mode::Read) {
-            return Self::wait_here(&mut state, cx);
+            return Self::wait_for_wake(&mut state, cx);
         }
         let mut found = Extents::new();
         match map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found) {

@@ -380,15 +380,15 @@ pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_pl
     }
     settle_shortfall(core, state, before);
     if start < end {
-        own_hole(core, state, start)?;
-        own_hole(core, state, end - 1)?;
+        take_over_hole_leaf(core, state, start)?;
+        take_over_hole_leaf(core, state, end - 1)?;
     }
     Ok(())
 }
 
 /// MK2: the head owns the leaf that covers a hole. If another leaf of the range was dropped, its neighbour covers its
 /// keys.
-fn own_hole(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
+fn take_over_hole_leaf(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
     let Some((leaf, first)) = map::leaf_at(&core.cache, &state.head.tree, key)? else { return Ok(()) };
     if state.ownership.owns(leaf.birth, first.key.checked_add(1)) || planted::is("holes_in_old_leaves") {
         return Ok(());

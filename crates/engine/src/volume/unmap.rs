@@ -106,7 +106,7 @@ impl Volume {
                     return Poll::Ready(Err(error));
                 }
                 if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
-                    return Self::wait_here(&mut guard, cx);
+                    return Self::wait_for_wake(&mut guard, cx);
                 }
                 if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
                     return Poll::Ready(Ok(None));
