@@ -39,7 +39,7 @@ impl<D: Disks> Disks for MetadataOnly<D> {
     }
 }
 
-/// Writes so many blocks of 4 KiB, evenly spread over the span.
+/// Writes this many blocks of 4 KiB, evenly spread over the span.
 pub fn spread(extents: u64, span: u64) -> Job {
     let mut job = Job::pass(Action::Write, Order::Sequential, 4096, 64, span, 5);
     job.stride = span / extents / 4096 * 4096;

@@ -1,6 +1,6 @@
 //! Through the block device of a real server, against the nearest thing that others have: qemu-storage-daemon's FUSE
 //! export of a raw file under a loop device. The peer that is judged by goes to its disk as qemu does when nobody says
-//! otherwise, with threads (and past the page cache, as Rowen does); one that was told to use io_uring is shown beside it.
+//! otherwise, with threads (and past the page cache, as Rowen does); one that uses io_uring is shown next to it.
 
 use crate::commands::World;
 use crate::load::{Action, Job, Limit, Order, Raw};
@@ -164,7 +164,7 @@ pub fn through(bench: &Bench) -> Result {
         bench.add(bound);
     }
     drop((ours, theirs, tuned, plain));
-    // Closing a disk tells the workers, which let go of it in their next turn.
+    // Closing a disk notifies the workers, which release it in their next turn.
     bench.block_on(async {});
     std::thread::sleep(Duration::from_millis(50));
     drop(peers);

@@ -1,5 +1,5 @@
-//! A closed loop of requests: so many under way at a time, each followed by the next. The same load goes to a raw disk
-//! and to a volume, so that their ratio means something.
+//! A closed loop of requests: a given number in flight at a time, each followed by the next. The same load goes to a
+//! raw disk and to a volume, so that their ratio means something.
 //!
 //! Promises: which requests are made depends on the seed alone, not on timing; buffers are made before the clock
 //! starts; the first error ends the run.

@@ -1,11 +1,11 @@
-//! What Dennis van Dok and John Newbigin measured of LVM2 ("LVM2 snapshot performance problems", 2007 to 2014): seconds of
-//! `dd if=/dev/zero of=FILE bs=1M count=1000; sync` on ext2. The one place of these figures: the demo and the experiments
-//! show them beside their own.
+//! What Dennis van Dok and John Newbigin measured of LVM2 ("LVM2 snapshot performance problems", 2007 to 2014): seconds
+//! of `dd if=/dev/zero of=FILE bs=1M count=1000; sync` on ext2. The one place of these figures: the demo and the
+//! experiments show them next to their own.
 
 /// MiB that the document's `dd` writes.
 pub const WRITE_MIB: u64 = 1000;
 
-/// MB/s of the document's write in so many seconds.
+/// MB/s of the document's write, if it took this many seconds.
 pub fn speed(seconds: f64) -> f64 {
     WRITE_MIB as f64 * 1.048_576 / seconds
 }

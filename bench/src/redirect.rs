@@ -111,7 +111,7 @@ pub fn many(bench: &Bench) -> Result {
     for round in 0..rounds {
         bench.step("writes under 1000 snapshots", 0.5 + round as f64 / rounds as f64 / 2.0);
         let taken = [lab.snapshot(bench, &one, CHUNK)?, lab.snapshot(bench, &many, CHUNK)?];
-        // What is redirected and what is in place, as it comes.
+        // Redirected writes and writes in place, as they come.
         let job = Job::pass(Action::Write, Order::Random, 4096, DEEP, span, round as u64 + 5);
         let (rowen, other) = bench.in_turn(8, (&many, &job), (&one, &job))?;
         row.add(rowen.kiops(), other.kiops());

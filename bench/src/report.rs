@@ -22,7 +22,7 @@ pub struct Row {
     pub unit: &'static str,
     /// One value for each round.
     pub values: Vec<f64>,
-    /// Medians of what was divided by what, to be read beside the ratio: Rowen's and the other's.
+    /// Medians of dividend and divisor, to be read with the ratio: Rowen's and the other's.
     pub sides: Vec<(f64, f64)>,
     pub side_unit: &'static str,
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The pool that all volumes are in.
 const POOL: &str = "pool";
-/// Of so many volumes one is an image, and the others are made from images or from each other.
+/// One in this many volumes is an image. The others are made from images or from each other.
 const FAMILY: u64 = 10;
 /// Snapshots made in one step while the group is prepared.
 const TOGETHER: u64 = 500;

@@ -138,7 +138,7 @@ impl Bench {
         }
     }
 
-    /// An experiment of about so many seconds begins.
+    /// An experiment begins, of about this many seconds.
     pub fn begin(&self, work: f64) {
         let mut progress = self.progress.borrow_mut();
         progress.done += progress.now;

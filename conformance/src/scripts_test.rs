@@ -1,4 +1,4 @@
-//! The shell scripts that run LVM2's own tests, as far as they can be tried without root: what they call is replaced.
+//! The parts of the shell scripts for LVM2's own tests that need no root: what they call is replaced.
 #![allow(clippy::unwrap_used, reason = "tests end where something unexpected happens")]
 
 use std::collections::BTreeSet;

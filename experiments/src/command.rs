@@ -1,5 +1,5 @@
-//! Other programs, run so that they end: with a limit of time (each alone, and all that are run [`within`] one), with this program
-//! when it is interrupted, and with what they had to say when they fail.
+//! Other programs, run so that they always end: after a limit of time (each alone, and all that are run [`within`]
+//! one), or with this program when it is interrupted. If they fail, the error has their output.
 
 use std::cell::Cell;
 use std::io::Read;

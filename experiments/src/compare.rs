@@ -11,8 +11,8 @@ use std::path::Path;
 /// A change of less than a tenth is not reported.
 const MIN: f64 = 0.1;
 
-/// What is compared: figures that were timed or modelled, of Rowen alone, and as ratios to the raw disk of the same round where
-/// there is one, so that the machine's weather cancels out.
+/// The compared values: timed or modelled figures of Rowen alone. If the same round has a raw disk, the values are
+/// ratios to it, so that the machine's load cancels out.
 fn values(lines: &[Measurement]) -> BTreeMap<&Series, Vec<f64>> {
     // The row of the raw disk that a row is compared with shares these of its parameters.
     let base = |s: &Series| -> Vec<Option<String>> {

@@ -25,7 +25,7 @@ pub enum Origin {
 pub struct Series {
     pub experiment: String,
     pub origin: Origin,
-    /// What is counted: "write", "response time".
+    /// The unit of the count: "write", "response time".
     pub metric: String,
     pub unit: String,
     /// "raw", "LVM classic", "LVM thin", "LVM raid1", "Rowen", or the document's name for it.

@@ -1,11 +1,11 @@
-//! What a system sent to its disk: requests with the times of their submission and completion, as they were recorded by the
-//! server that the disk was behind (nbdkit's log filter) or by Rowen itself (`ROWEN_RECORD_IO`).
+//! The requests of a system to its disk, with the times of their submission and completion. They were recorded by the
+//! server in front of the disk (nbdkit's log filter) or by Rowen itself (`ROWEN_RECORD_IO`).
 //!
 //! Promise: requests come in the order of their submission; one without an end, cut off by the end of the record, is dropped.
 
 use std::collections::HashMap;
 
-/// What is asked of a disk. A discard takes a modelled disk no time and is not here.
+/// A request to a disk. A discard takes a modelled disk no time and is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Read,

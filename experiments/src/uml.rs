@@ -60,7 +60,7 @@ pub fn run(dir: &Path, plan: &Plan, sizes: Sizes, limit: Duration, on_event: &mu
     write(&plan.events, b"")?;
     let disks = ["ubda", "ubdb", "ubdc", "ubdd"].map(|name| dir.join(format!("{name}.img")));
     let mib = [sizes.raw, sizes.lvm, sizes.mirror, sizes.rowen];
-    // What is recorded is not timed: a file full of holes will do.
+    // A recorded run is not timed: a file full of holes will do.
     let make = if plan.recording { crate::files::sparse } else { crate::files::written };
     let made = disks.iter().zip(mib).try_for_each(|(path, mib)| make(path, mib));
     let outcome = made.and_then(|()| boot(dir, plan, &init, &file, &disks, limit, on_event));

@@ -1,5 +1,5 @@
-//! Makes the examples of `fuzz/corpus` anew: `cargo run -p rowen-fuzz --example corpus`. They are small, and made by the code that
-//! writes such bytes.
+//! Makes the examples of `fuzz/corpus` again: `cargo run -p rowen-fuzz --example corpus`. They are small, and made by
+//! the code that writes such bytes.
 #![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;

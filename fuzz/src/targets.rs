@@ -8,8 +8,8 @@ use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, 
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::superblock::PvEntry;
-use rowen_engine::format::zones::{MOST_ZONES, ZoneTable, are_sound};
-use rowen_engine::format::{journal, node, seen, stream, superblock};
+use rowen_engine::format::zones::{MAX_ZONES, ZoneTable, are_sound};
+use rowen_engine::format::{features, journal, node, stream, superblock};
 use rowen_engine::placement::Placement;
 use rowen_engine::units::{Epoch, MetaBlock, Uuid};
 use rowen_host::hostile;
@@ -54,7 +54,7 @@ fn word(block: &[u8], at: usize) -> u64 {
 
 fn superblock(bytes: &[u8]) -> String {
     let block = sealed(bytes, b"ROWENPV1", 8);
-    let seen = seen::FormatSeen::of(&block);
+    let seen = features::FormatInfo::of(&block);
     match superblock::Superblock::decode(&block, "here") {
         Ok(Some(read)) => {
             assert!(seen.is_some_and(|seen| seen.can_be_opened()), "it was read, and cannot be opened");
@@ -75,7 +75,7 @@ fn zones(bytes: &[u8]) -> String {
         |n: u64| PvEntry { uuid: Uuid([1; 16]), first_extent: n * 2 * EXTENTS, extents: EXTENTS, size: 1 << 40 };
     let pvs: Vec<PvEntry> = (0..1 + u64::from(pvs % 4)).map(entry).collect();
     let homes: Vec<_> = pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
-    let count = (records.len() / 32).min(MOST_ZONES);
+    let count = (records.len() / 32).min(MAX_ZONES);
     let mut table = ZoneTable { serial: 1, count: count as u32, ..ZoneTable::default() };
     let mut block = vec![0; table.bytes() as usize];
     block[..8].copy_from_slice(b"ROWENZON");
@@ -220,7 +220,7 @@ fn report(bytes: &[u8]) -> String {
             assert_eq!(outcome, again, "another one when it comes back");
             match outcome {
                 Outcome::Report(report) => {
-                    // Who looks something up meets names of any kind.
+                    // A lookup meets names of any kind.
                     let found = report.volumes.iter().filter(|volume| report.volume(&volume.name).is_some()).count();
                     format!("{} of {}", found.min(4), report.volumes.len().min(4))
                 }

@@ -1,22 +1,22 @@
 //! The accounting model: which blocks every head and point maps, by identity, and what must follow for each counter.
 //!
-//! A block has an identity from the write that placed it until nothing maps it any more. A snapshot leaves a
-//! point behind, parent of its origin's head and of its own. A head owns what its parent point does not map; it
-//! keeps the place of what it owns and puts elsewhere what it does not. A point with one child left is merged
-//! into it. Plain maps, copied at every snapshot: slow, and too simple to be wrong.
+//! A block has an identity from the write that placed it until nothing maps it any more. A snapshot leaves a point,
+//! which becomes the parent of its origin's head and of its own head. A head owns the blocks that its parent point does
+//! not map. It keeps the place of blocks that it owns, and places all others elsewhere. A point with one child left is
+//! merged into the child. The model uses plain maps, copied at every snapshot: slow, and too simple to be wrong.
 
 use crate::client::BLOCK;
 use crate::oracle::Vol;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one volume's counters must say, in blocks.
+/// The expected counters of one volume, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Mapped and written.
     pub referenced: u64,
-    /// Held by this volume's head and by no point or other head.
+    /// Held by this volume's head, and by no point or other head.
     pub own: u64,
-    /// What removing the volume gives back, all merges that follow included.
+    /// Freed if the volume is removed, with all merges that follow.
     pub freed: u64,
 }
 
@@ -30,11 +30,12 @@ struct Block {
 struct Node {
     parent: Option<u64>,
     map: BTreeMap<u64, Block>,
-    /// A thick head keeps the place of what is discarded.
+    /// A thick head keeps the place of discarded blocks.
     thick: bool,
 }
 
-/// All heads and points of a group. Volumes that it does not know (they raced, or came out of a crash) are left alone.
+/// All heads and points of a group. Volumes that the model does not know (requests raced, or there was a crash) are
+/// left alone.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     nodes: BTreeMap<u64, Node>,
@@ -107,7 +108,7 @@ impl Accounts {
             return;
         }
         let end = sector + count;
-        // A range of which nothing was written reads as zeros already: nothing changes.
+        // A range without written blocks reads as zeros already: nothing changes.
         let whole = sector.div_ceil(BLOCK)..end / BLOCK;
         let nothing = whole.is_empty() || self.head(vol).map.range(whole).all(|(_, block)| !block.written);
         for block in sector / BLOCK..end.div_ceil(BLOCK) {
@@ -149,7 +150,7 @@ impl Accounts {
         self.collapse(parent);
     }
 
-    /// A point with no child goes, one with a single child is merged into it.
+    /// Removes a point without a child, and merges a point with one child into it.
     fn collapse(&mut self, point: Option<u64>) {
         let Some(point) = point else { return };
         let children: Vec<u64> = self.nodes.iter().filter(|(_, n)| n.parent == Some(point)).map(|(&n, _)| n).collect();
@@ -193,7 +194,7 @@ impl Accounts {
         ids.len() as u64
     }
 
-    /// The counters of one volume. Slow: it removes the volume from a copy to see what comes back.
+    /// The counters of one volume. Slow: it removes the volume from a copy, and counts the freed blocks.
     pub fn counters(&self, vol: Vol) -> Counters {
         let Some(head) = self.heads.get(&vol) else { return Counters::default() };
         let own = self.nodes[head].map.keys().filter(|&&block| self.owns(*head, block)).count();
@@ -208,7 +209,7 @@ impl Accounts {
         self.nodes[head].map.values().filter(|block| block.written).count() as u64
     }
 
-    /// Blocks in which the places of a thick volume's reservation are still missing.
+    /// Blocks of a thick volume's reservation that have no place yet.
     pub fn missing(&self, vol: Vol, blocks: u64) -> u64 {
         self.heads.get(&vol).map_or(0, |head| blocks - self.nodes[head].map.len() as u64)
     }

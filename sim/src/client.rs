@@ -1,8 +1,8 @@
-//! A client of a volume group that remembers: every operation goes to the engine and into the [`Oracle`].
+//! A client of a volume group. Every operation goes to the engine and into the [`Oracle`].
 //!
-//! Data is stamped, so that a read shows which request wrote it. An answer that contradicts the oracle is an error in
-//! words. An operation that the engine refuses leaves the oracle unchanged, unless the engine may have done a part of
-//! it.
+//! Data is stamped, so that a read shows which request wrote it. An answer that contradicts the oracle is an error with
+//! a message. An operation that the engine refuses leaves the oracle unchanged, unless the engine may have done a part
+//! of it.
 
 use crate::exec::Handle;
 use crate::oracle::{Oracle, Since, Vol};
@@ -24,11 +24,11 @@ const READ_STEP: u64 = 2048;
 /// The error of requests to a physical volume that is lost.
 const LOST: i32 = 5;
 
-/// What kind of snapshot is wanted.
+/// The kind of a new snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotKind {
     pub read_only: bool,
-    /// Blocks set aside.
+    /// Reserved blocks.
     pub reserve: Option<u64>,
     pub chunk_blocks: u32,
 }
@@ -39,7 +39,7 @@ impl Default for SnapshotKind {
     }
 }
 
-/// What kind of volume is wanted.
+/// The kind of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeSpec {
     pub kind: VolumeKind,
@@ -60,7 +60,7 @@ pub fn number(uuid: Uuid) -> Vol {
     Vol::from_le_bytes(uuid.0[..4].try_into().expect("four bytes of sixteen"))
 }
 
-/// A failed operation: the engine said no, or it said something that the oracle does not believe.
+/// A failed operation: the engine refused it, or its answer contradicts the oracle.
 #[derive(Debug)]
 pub enum Failure {
     Refused(Error),
@@ -82,8 +82,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether a command was done: yes, no, or (its disk failed in the middle) nobody knows before the group is opened
-/// again.
+/// Whether a command was done. Unknown if its disk failed in the middle: the next opening of the group shows it.
 fn outcome<T>(result: &Result<T>) -> Option<bool> {
     match result {
         Ok(_) => Some(true),
@@ -92,12 +91,12 @@ fn outcome<T>(result: &Result<T>) -> Option<bool> {
     }
 }
 
-/// Whether the answer says what the command left.
+/// Whether the answer shows the outcome of the command.
 pub fn is_known<T>(result: &Result<T>) -> bool {
     outcome(result).is_some()
 }
 
-/// An operation under way, boxed so that many of different kinds can be started together.
+/// An operation in flight, boxed so that many of different kinds can be started together.
 pub type Op = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// The client. Clones share the group and the oracle.
@@ -113,7 +112,8 @@ impl Client {
         Client { group, oracle, world }
     }
 
-    /// Whether the reason of this error is that a physical volume is lost, or was: the group says that it cannot read that.
+    /// Whether the cause of this error is that a physical volume is lost, or was lost: the group reports that it cannot
+    /// read.
     pub fn is_lost(&self, error: &DiskError) -> bool {
         let is_out = self.group.out().has(usize::from(error.pv.0));
         error.errno == LOST && (is_out || self.group.unproven_blocks() > 0)
@@ -276,7 +276,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a range and says what each sector holds.
+    /// Reads a range and returns the contents of each sector.
     pub async fn look(&self, vol: Vol, sector: u64, count: u64) -> Result<Vec<Found>> {
         let volume = self.volume(vol)?;
         let mut found = Vec::with_capacity(count as usize);
@@ -284,7 +284,7 @@ impl Client {
         while at < sector + count {
             let step = READ_STEP.min(sector + count - at);
             let len = step as usize * SECTOR;
-            // Rubbish in the buffer, so that a read which forgets a piece is seen.
+            // The buffer begins with rubbish, so that a read which misses a part is noticed.
             let mut buf = PageBuf::zeroed(len);
             buf.as_mut_slice().fill(0xA5);
             let buf = volume.read(at * SECTOR as u64, len as u32, buf).await?;
@@ -302,7 +302,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Compares all of a volume while nothing is being written, and settles what overlapped in time.
+    /// Compares a whole volume while nothing is being written. Settles the order of versions that overlapped in time.
     pub async fn verify_all(&self, vol: Vol) -> std::result::Result<(), Failure> {
         let sectors = self.oracle.lock().volumes[&vol].sectors();
         let size = self.volume(vol)?.size_bytes();
@@ -314,7 +314,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes note of snapshots that the engine declared invalid, where it may.
+    /// Records the snapshots that the engine declared invalid, if it was allowed to.
     pub fn note_invalid(&self) -> std::result::Result<Vec<Vol>, Failure> {
         let mut now_invalid = Vec::new();
         for info in self.group.volumes() {

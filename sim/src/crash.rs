@@ -1,12 +1,13 @@
-//! The crash explorer: cuts a scenario at every disk command, in every way the disks allow, and judges what is there.
+//! The crash explorer. It cuts a scenario at every disk command, in every way that the disks allow, and judges the
+//! result.
 //!
 //! A scenario runs once. Before each event of its disks (a command given, a command completed), the explorer keeps
-//! their state. From each such moment it makes crash states: six policies of what a volatile cache may keep, and the
-//! death of the program alone. The real engine opens each state in a world of its own. The oracle judges every volume
-//! that is read back, and the group's own check must find nothing. Some recoveries are cut in turn, at each of their
-//! commands. Some recovered groups continue to work before they are checked again.
+//! their state. From each of these states it makes crash states: six policies of what a volatile cache may keep, and
+//! the death of the program alone. The real engine opens each crash state in a world of its own. The oracle judges
+//! every volume that is read back, and the group's own check must find nothing. Some recoveries are cut in turn, at
+//! each of their commands. Some recovered groups continue to work before they are checked again.
 //!
-//! A finding names the state; [`Explorer::only`] with the same numbers makes that state alone.
+//! A finding names its state. [`Explorer::only`] with the same numbers makes that state alone.
 
 use crate::client::{BLOCK, Client, Failure, number};
 use crate::disk::{Faults, Image, Moment, POLICIES, Policy, SimDisks};
@@ -30,11 +31,11 @@ use std::time::Duration;
 /// Which crash states are made of each moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// States for each policy that rolls dice.
+    /// States for each policy that draws random numbers.
     pub repeat: u32,
-    /// One state in this many has its recovery cut as well.
+    /// The recovery of one state in this many is cut as well.
     pub recovery: u64,
-    /// One state in this many goes on working after its recovery.
+    /// One state in this many continues to work after its recovery.
     pub resume: u64,
     /// One moment in this many is explored.
     pub sample: u64,
@@ -68,7 +69,7 @@ pub struct Setup {
     /// See [`NewGroup`].
     pub second_journal: Option<u64>,
     pub config: Config,
-    /// What is wrong with the disks, in the run and in each recovery.
+    /// The faults of the disks, in the run and in each recovery.
     pub faults: Faults,
 }
 
@@ -105,7 +106,7 @@ impl Setup {
     }
 }
 
-/// One crash state of a scenario's run: which event, which way, which throw of the dice.
+/// One crash state of a scenario's run: its event, its policy, and its random draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     pub event: u64,
@@ -115,7 +116,7 @@ pub struct State {
 }
 
 impl std::fmt::Display for State {
-    /// In the form that `ROWEN_STATE` takes: event, policy (or `death`), throw.
+    /// In the form that `ROWEN_STATE` takes: event, policy (or `death`), draw.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.policy {
             Some(policy) => write!(f, "{}:{policy:?}:{}", self.event, self.throw),
@@ -124,16 +125,16 @@ impl std::fmt::Display for State {
     }
 }
 
-/// What an exploration saw.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub states: u64,
     pub recovery_states: u64,
-    /// Findings in words, each with the state's numbers.
+    /// Findings, each with a message and the state's numbers.
     pub findings: Vec<String>,
     /// How many states had a finding.
     pub failures: u64,
-    /// Counters of the engine, of the scenario's run and of all recoveries.
+    /// Counters of the engine: of the scenario's run and of all recoveries.
     pub stats: Stats,
 }
 
@@ -185,7 +186,7 @@ pub struct Explorer<'a> {
     pub seed: u64,
     /// Only this state, to look at a finding.
     pub only: Option<State>,
-    /// Events before this step of the scenario are not explored (others did).
+    /// Events before this step of the scenario are not explored: other runs explored them.
     pub skip_steps: usize,
 }
 
@@ -228,7 +229,7 @@ impl Explorer<'_> {
         if self.only.is_none() && !Rng::new(self.seed ^ moment.event).one_in(self.effort.sample) {
             return;
         }
-        // Enough is known of what is wrong.
+        // There are enough findings.
         if report.findings.len() >= MOST_FINDINGS {
             return;
         }
@@ -283,7 +284,7 @@ fn outcome<E: std::fmt::Display>(result: Result<Result<(), Failure>, E>) -> Opti
     }
 }
 
-/// What is done with one crash state besides opening and reading it.
+/// The work on one crash state besides opening and reading it.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     cut_recovery: bool,
@@ -299,7 +300,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn state(&mut self, image: Image, seed: u64, plan: Plan) -> Result<(), String> {
-        // A panic of the engine is a finding like others, and it too must name its state.
+        // A panic of the engine is a finding like others. It must name its state, too.
         match catch_unwind(AssertUnwindSafe(|| self.open_and_judge(image, seed, plan))) {
             Ok(result) => result,
             Err(panic) => Err(format!("PANIC: {}", panic_text(&panic))),
@@ -353,29 +354,29 @@ impl Judge<'_> {
     }
 }
 
-/// Opens one image, reads all of it back, judges it, goes on working with it, and checks the group.
+/// Opens one image, reads all of it back, judges it, continues to work with it, and checks the group.
 pub fn judge_image(setup: &Setup, oracle: &Oracle, since: Since, image: Image, seed: u64) -> Result<(), String> {
     let mut report = Report::default();
     let mut judge = Judge { setup, oracle, since, report: &mut report };
     judge.state(image, seed, Plan { cut_recovery: false, resume: true })
 }
 
-/// What a group on damaged disks came to.
+/// The result of a group on damaged disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It opened, everything could be read, and all of it is right.
+    /// It opened, all of it could be read, and all contents are right.
     Sound,
-    /// It did not open or something could not be read; the engine said so in these words.
+    /// It did not open, or a part could not be read. The engine's message.
     Refused(String),
 }
 
-/// Opens a damaged image, reads what can be read, and checks it. Wrong data, a panic or a hang is an error; being
-/// refused with words is not.
+/// Opens a damaged image, reads what can be read, and checks it. Wrong data, a panic or a hang is an error. A refusal
+/// with a message is not.
 pub fn judge_damaged(setup: &Setup, oracle: &Oracle, image: Image, seed: u64) -> Result<Verdict, String> {
     let judge = || {
         let world = World::new(seed);
         let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), image.clone());
-        // Check says what it wants about damage; it must come to an end.
+        // Check may report any damage, but it must end.
         let _ = world.try_run(Group::check(disks.clone())).map_err(|stuck| format!("check: {stuck}"))?;
         let opening = Group::open(disks, world.handle(), setup.config.clone());
         let group = match world.try_run(opening).map_err(|stuck| format!("opening: {stuck}"))? {
@@ -417,7 +418,7 @@ pub async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, Stri
         let vol = number(info.uuid);
         match client.look(vol, 0, info.blocks * BLOCK).await {
             Ok(found) => drop(all.insert(vol, found)),
-            // It was overdrawn and gave way in the meantime; whether it might is judged later.
+            // It outgrew its reserve and was dropped meanwhile. Whether that was allowed is judged later.
             Err(Error::InvalidSnapshot) => {}
             Err(e) => return Err(format!("reading volume {vol}: {e}")),
         }
@@ -425,7 +426,7 @@ pub async fn read_all(client: &Client) -> Result<BTreeMap<Vol, Vec<Found>>, Stri
     Ok(all)
 }
 
-/// What was found of each volume, with the volume's name.
+/// The contents found of each volume, with the volume's name.
 pub(crate) fn survivors<T>(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<T>>) -> BTreeMap<Vol, (String, Vec<T>)> {
     let named = infos.iter().filter_map(|info| {
         let vol = number(info.uuid);
@@ -434,8 +435,8 @@ pub(crate) fn survivors<T>(infos: &[VolumeInfo], mut found: BTreeMap<Vol, Vec<T>
     named.collect()
 }
 
-/// Compares a recovered group with the oracle: which volumes there are, their names, sizes, contents, and that
-/// commands that touch several volumes are there whole or not at all (OR6).
+/// Compares a recovered group with the oracle: its volumes, their names, sizes and contents. Commands on several
+/// volumes are found whole or not at all (OR6).
 pub fn judge_group(
     oracle: &Oracle,
     infos: &[VolumeInfo],
@@ -465,7 +466,7 @@ pub fn judge_group(
     for (&vol, found) in found {
         oracle.judge_whole(vol, found, since)?;
     }
-    oracle.under_way().try_for_each(|command| judge_command(oracle, command, &there, found, since))
+    oracle.in_flight().try_for_each(|command| judge_command(oracle, command, &there, found, since))
 }
 
 fn judge_command(
@@ -500,10 +501,10 @@ fn judge_command(
     }
 }
 
-/// A recovered group must be as good as any other: some writes, a snapshot, a removal, all verified, a clean end.
+/// A recovered group must work like any other: some writes, a snapshot, a removal, all verified, then a close.
 async fn resume(client: &Client, seed: u64) -> Result<(), Failure> {
     let mut rng = Rng::new(seed);
-    // Nobody makes room here for writes that are held.
+    // Nothing frees space here for writes that are held.
     client.group.set_no_space_timeout(Some(Duration::from_millis(20)));
     let vols = client.oracle.lock().readable();
     {

@@ -1,25 +1,26 @@
-//! How much the tests do. `ROWEN_SIM_SEEDS` is the percentage of the usual: 100 alone, 25 in `make test`, more in long runs.
+//! The effort of the tests. `ROWEN_SIM_SEEDS` is the percentage of the usual: 100 alone, 25 in `make test`, more in
+//! long runs.
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Percent of the usual. What only all seeds together meet is asked for from 100 on.
+/// Percent of the usual. Tests require rare events, which only all seeds together meet, from 100 on.
 pub fn percent() -> u64 {
     setting("ROWEN_SIM_SEEDS").unwrap_or(100)
 }
 
-/// So much of what is usual, and at least one.
+/// This part of the usual number, and at least one.
 pub fn scaled(usual: u64) -> u64 {
     (usual * percent() / 100).max(1)
 }
 
-/// How many worlds are run: `ROWEN_SIM_WORLDS`, or as many as are usual.
+/// The number of worlds to run: `ROWEN_SIM_WORLDS`, or the usual number.
 pub fn worlds(usual: u64) -> u64 {
     setting("ROWEN_SIM_WORLDS").unwrap_or_else(|| scaled(usual))
 }
 
-/// One in so many, where one in `usual` is usual.
+/// The divisor of 'one in N', where one in `usual` is usual.
 pub fn one_in(usual: u64) -> u64 {
     usual * 100 / percent().clamp(1, 100)
 }

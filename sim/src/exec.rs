@@ -29,7 +29,7 @@ pub enum Schedule {
 /// Why a run ended before its future did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// Nothing is runnable, no timer is set and no request is under way; the names are those of the waiting tasks.
+    /// No task is ready, no timer is set and no request is in flight. The names are those of the waiting tasks.
     Deadlock(Vec<&'static str>),
     /// Virtual time or the number of steps passed its bound: tasks wake each other for ever.
     Livelock(Vec<&'static str>),
@@ -47,11 +47,11 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// Virtual microseconds after which a run counts as endless. Long enough for any honest timer.
+/// Virtual microseconds after which a run counts as endless. It is longer than any real timer.
 const LONGEST_RUN: u64 = 3_600_000_000;
 /// Polls after which a run counts as endless.
 const MOST_STEPS: u64 = 2_000_000;
-/// The task number of the future that `run` was given.
+/// The task number of the future that was passed to `run`.
 const MAIN: usize = usize::MAX;
 
 struct Event {
@@ -115,19 +115,19 @@ struct State {
     ended: bool,
 }
 
-/// What tasks and disks hold of their world: its clock, its dice, its event queue. Implements [`Runtime`].
+/// A handle of tasks and disks to their world: its clock, random numbers and event queue. Implements [`Runtime`].
 pub struct Handle {
     state: Mutex<State>,
     ready: Arc<Mutex<Vec<usize>>>,
 }
 
-/// Owner of a simulation. Dropped, it drops every task that is still waiting.
+/// The owner of a simulation. When it is dropped, it drops every task that still waits.
 pub struct World {
     handle: Arc<Handle>,
 }
 
 impl World {
-    /// A world that behaves as `seed` says.
+    /// A world that this seed decides.
     pub fn new(seed: u64) -> World {
         World::with_schedule(seed, Schedule::Random)
     }
@@ -149,7 +149,7 @@ impl World {
         World { handle: Arc::new(Handle { state: Mutex::new(state), ready: Arc::default() }) }
     }
 
-    /// What is given to the engine as its runtime and to disks as their clock.
+    /// The engine's runtime, and the clock of the disks.
     pub fn handle(&self) -> Arc<Handle> {
         self.handle.clone()
     }
@@ -170,7 +170,7 @@ impl World {
         self.try_run_observed(future, &mut || {})
     }
 
-    /// The same, calling `observe` between any two steps. The observer sees the world at rest: no task is being polled.
+    /// The same, calling `observe` between any two steps. No task is being polled during the call.
     pub fn try_run_observed<T>(&self, future: impl Future<Output = T>, observe: &mut dyn FnMut()) -> Result<T, Stuck> {
         let mut future = pin!(future);
         let wake = Arc::new(TaskWake { id: MAIN, queued: AtomicBool::new(false), ready: self.handle.ready.clone() });
@@ -183,7 +183,7 @@ impl World {
                 return Err(Stuck::Stopped);
             }
             self.deliver_due();
-            // Once more, before anybody can act on what was delivered.
+            // Once more, before a task can act on what was delivered.
             observe();
             let Some(id) = self.next_ready() else {
                 if !self.jump_to_next_event() {
@@ -207,7 +207,7 @@ impl World {
         Err(Stuck::Livelock(self.alive()))
     }
 
-    /// Lets background tasks go on until all of them wait for something that will not come, or `micros` have passed.
+    /// Runs background tasks until all of them wait for something that will not come, or until `micros` have passed.
     pub fn settle(&self, micros: u64) {
         let handle = self.handle.clone();
         self.run(async move { handle.sleep(Duration::from_micros(micros)).await });
@@ -266,7 +266,7 @@ impl World {
         if done {
             drop(task);
             let mut state = self.handle.state.lock();
-            // A new waker for the slot's next tenant, so that old wakes cannot reach it through this one.
+            // A new waker for the next task in the slot. Old wakes cannot reach that task through it.
             let ready = self.handle.ready.clone();
             state.slots[id].wake = Arc::new(TaskWake { id, queued: AtomicBool::new(false), ready });
             state.vacant.push(id);
@@ -287,7 +287,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Tasks own the engine, the engine owns the handle, the handle owns the tasks: cut the circle here.
+        // Tasks own the engine, the engine owns the handle, the handle owns the tasks: break the cycle here.
         let (slots, events) = {
             let mut state = self.handle.state.lock();
             state.ended = true;
@@ -321,22 +321,22 @@ impl Handle {
         state.events.push(Reverse(Event { at, order, run: Box::new(event) }));
     }
 
-    /// Draws from the world's dice.
+    /// Draws random numbers of the world.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
         draw(&mut self.state.lock().rng)
     }
 
-    /// Adds to the trace hash something that happened.
+    /// Adds an event to the trace hash.
     pub fn note(&self, word: u64) {
         self.state.lock().mix(word);
     }
 
-    /// Hash of everything that happened so far: two runs of a seed must agree on it.
+    /// The hash of everything that happened so far. Two runs of a seed must agree on it.
     pub fn trace_hash(&self) -> u64 {
         self.state.lock().trace
     }
 
-    /// Ends the run under way with [`Stuck::Stopped`] before its next step.
+    /// Ends the current run with [`Stuck::Stopped`] before its next step.
     pub fn stop(&self) {
         self.state.lock().stopped = true;
     }

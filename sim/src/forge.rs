@@ -1,7 +1,7 @@
-//! Forging: metadata changed by somebody who knows the format, so that every checksum is right.
+//! Forging: changes of metadata by an attacker who knows the format, so that every checksum is right.
 //!
-//! A checksum catches a flipped bit, so that the code behind the checksum is not tested. A forged block reaches that
-//! code. The code must refuse its values in words, or they must do no harm to the program.
+//! A checksum catches a flipped bit, so the code behind the checksum is not tested. A forged block reaches that code.
+//! The code must refuse its values with a message, or they must do no harm to the program.
 
 use crate::disk::{Image, is_metadata};
 use crate::rng::Rng;
@@ -10,13 +10,13 @@ use rowen_engine::format::record::{block_crc, seal};
 
 const PAGE: usize = 4096;
 
-/// A block of metadata: where its copies lie, and its bytes.
+/// A block of metadata: the places of its copies, and its bytes.
 struct Block {
     copies: Vec<(PvIndex, u64)>,
     bytes: Vec<u8>,
 }
 
-/// Magic, and where the number lies by which the newest of a kind is known: older ones are not read any more. Tree
+/// Magic number, and the place of the number that shows the newest of a kind. Older ones are not read any more. Tree
 /// nodes and journal frames are read whatever their age.
 const KINDS: [(&[u8], Option<usize>); 5] =
     [(b"ROWENPV1", Some(32)), (b"ROWENIDX", Some(16)), (b"ROWENPAG", Some(16)), (b"ROWENJRN", None), (b"RwNd", None)];
@@ -61,14 +61,15 @@ impl Forger {
         self.kinds.iter().map(Vec::len).sum()
     }
 
-    /// An image with one to `most` changes in metadata, checksums made right, the same in all copies of a block.
+    /// An image with one to `most` changes in metadata. Checksums are corrected, and all copies of a block get the same
+    /// change.
     pub fn forged(&self, rng: &mut Rng, most: u64) -> Image {
         let mut image = self.sound.clone();
         for _ in 0..rng.range(1, most) {
             let kind = rng.pick(&self.kinds);
             let block = rng.pick(kind);
             let (pv, offset) = block.copies[0];
-            // What an earlier change of this round left there.
+            // Left there by an earlier change of this round.
             let old = block_at(&image, pv, offset);
             let mut new = old.clone();
             for _ in 0..rng.range(1, 3) {
@@ -85,8 +86,8 @@ impl Forger {
         image
     }
 
-    /// An image in which both counters of free space, the group's and those of the physical volumes, say `free` blocks. They
-    /// agree, so that an opening cannot see that they are wrong.
+    /// An image in which both counters of free space, the group's and those of the physical volumes, say `free` blocks.
+    /// They agree, so an opening cannot see that they are wrong.
     pub fn with_free(&self, free: u64) -> Image {
         const PAYLOAD: usize = 48;
         const PV_FREE: usize = PAYLOAD + 192;
@@ -105,7 +106,7 @@ impl Forger {
         image
     }
 
-    /// An index block names its pages with their checksums: it has to follow.
+    /// An index block names its pages with their checksums, so it has to change, too.
     fn rename_page(&self, image: &mut Image, old: u32, new: u32) {
         for block in self.kinds.iter().flatten().filter(|block| block.bytes.starts_with(b"ROWENIDX")) {
             let mut bytes = block_at(image, block.copies[0].0, block.copies[0].1);
@@ -118,7 +119,7 @@ impl Forger {
     }
 }
 
-/// Where a block keeps its checksum, and how much of the block it covers.
+/// The place of a block's checksum, and the part of the block that it covers.
 enum CrcPlace {
     Node,
     Whole,
@@ -141,7 +142,7 @@ fn reseal(block: &mut [u8], place: CrcPlace) {
         CrcPlace::Whole => seal(block, 8),
         CrcPlace::Frame => {
             let len = u32::from_le_bytes(block[12..16].try_into().expect("four bytes")) as usize;
-            // A frame that goes on in the next block keeps its wrong checksum: it is the journal's end.
+            // A frame that continues in the next block keeps its wrong checksum: the journal ends there.
             let end = 64usize.saturating_add(len).min(PAGE);
             let crc = block_crc(&block[..end], 8);
             block[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -163,7 +164,7 @@ fn block_at(image: &Image, pv: PvIndex, offset: u64) -> Vec<u8> {
     bytes
 }
 
-/// One change, most often of a field that is in use, to a value that somebody may have forgotten to think of.
+/// One change, most often of a field that is in use, to a value that a programmer may have overlooked.
 fn change(block: &mut [u8], rng: &mut Rng) {
     let used = block.iter().rposition(|&byte| byte != 0).map_or(PAGE, |last| (last / 8 + 2) * 8).min(PAGE) as u64;
     let reach = if rng.one_in(8) { PAGE as u64 } else { used };
@@ -202,7 +203,7 @@ fn change(block: &mut [u8], rng: &mut Rng) {
             block[at..at + 8].copy_from_slice(&new.to_le_bytes());
         }
         _ => {
-            // One field's value in another's place.
+            // The value of one field in the place of another.
             let (from, to) = ((rng.below(reach) & !7) as usize, (rng.below(reach) & !7) as usize);
             block.copy_within(from..from + 8, to);
         }

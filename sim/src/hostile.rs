@@ -1,8 +1,8 @@
-//! Any image whatever: what a user would do to it comes to an end, in words where something is wrong.
+//! Arbitrary images. Everything that a user would do to one ends, with a message if something is wrong.
 //!
-//! * No panic, no hang (time is virtual), no claim on memory that the image does not justify.
-//! * Looking (labels, `check`, an opening to read) changes no byte.
-//! * What `check` finds nothing wrong with can be opened.
+//! * No panic, no hang (time is virtual), no use of memory that the image does not justify.
+//! * Reading (labels, `check`, a read-only opening) changes no byte.
+//! * If `check` finds nothing wrong, the image can be opened.
 
 use crate::client::{Client, Failure};
 use crate::crash::{Setup, panic_text};
@@ -19,23 +19,23 @@ use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Bytes read at each end of a volume: a forged volume may claim to be larger than anything.
+/// Bytes that are read at each end of a volume. A forged volume may claim any size.
 const READ: u64 = 2 << 20;
-/// Reads are at most this long.
+/// The longest read.
 const STEP: u64 = 256 << 10;
 /// Bytes written at each place.
 const WRITTEN: u64 = 64 << 10;
 
-/// What became of an image.
+/// The result for an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// In words.
+pub enum ImageOutcome {
+    /// With a message.
     Refused,
     /// Opened, read until something is refused, closed.
     Opened,
 }
 
-/// Every scripted scenario's disks, closed in order or left by a program that died.
+/// The disks of every scripted scenario, after a close or after the program died.
 pub fn sound_images(setup: &Setup) -> Result<Vec<(String, Image)>, String> {
     let mut images = Vec::new();
     for (name, steps) in scenario::scripted() {
@@ -111,9 +111,9 @@ async fn write_some(group: &Arc<Group>) -> Result<(), String> {
     Ok(())
 }
 
-/// Does to an image what a user would: check, open, read, write, snapshot, let removal run, close. Gives what became of it; a panic, a
-/// hang or a changed disk after a refusal is an error.
-pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> {
+/// Does to an image what a user would: check, open, read, write, snapshot, let removal run, close. Returns the result.
+/// A panic, a hang, or a change after a refusal is an error.
+pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<ImageOutcome, String> {
     let steps = || {
         let world = World::new(seed);
         let sim = SimDisks::with_image(world.handle(), image.clone());
@@ -127,7 +127,7 @@ pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> 
         let opening = Group::open(disks.clone(), world.handle(), read_only);
         let opened = world.try_run(opening).map_err(|stuck| format!("opening read-only: {stuck}"))?;
         if let Ok(group) = &opened {
-            // A refusal in words is an answer.
+            // A refusal with a message is an answer.
             let _ = world.try_run(read_some(group)).map_err(|stuck| format!("reading: {stuck}"))?;
             let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;
         }
@@ -144,14 +144,14 @@ pub fn survive(setup: &Setup, image: &Image, seed: u64) -> Result<Fate, String> 
         let group = match world.try_run(opening).map_err(|stuck| format!("opening: {stuck}"))? {
             Ok(group) => group,
             Err(e) if e.to_string().is_empty() => return Err("refused without a word".into()),
-            Err(_) => return Ok(Fate::Refused),
+            Err(_) => return Ok(ImageOutcome::Refused),
         };
         let _ = world.try_run(read_some(&group)).map_err(|stuck| format!("reading: {stuck}"))?;
         let _ = world.try_run(use_some(&group)).map_err(|stuck| format!("writing: {stuck}"))?;
         let _ = world.try_run(group.reclaim_idle()).map_err(|stuck| format!("removal: {stuck}"))?;
         let _ = world.try_run(group.check_open()).map_err(|stuck| format!("check of the open group: {stuck}"))?;
         let _ = world.try_run(group.close()).map_err(|stuck| format!("closing: {stuck}"))?;
-        Ok(Fate::Opened)
+        Ok(ImageOutcome::Opened)
     };
     catch_unwind(AssertUnwindSafe(steps)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
 }
@@ -170,7 +170,7 @@ impl Hostile {
         Ok(Hostile { setup, sound, forgers })
     }
 
-    /// The image of this seed, and how it came about.
+    /// The image of this seed, and how it was made.
     pub fn image(&self, seed: u64) -> (String, Image) {
         let mut rng = Rng::new(seed);
         let which = rng.below(self.sound.len() as u64) as usize;
@@ -184,20 +184,20 @@ impl Hostile {
         (format!("{name}, {how}"), image)
     }
 
-    /// What becomes of the image of this seed.
-    pub fn judge(&self, seed: u64) -> Result<Fate, String> {
+    /// The result for the image of this seed.
+    pub fn judge(&self, seed: u64) -> Result<ImageOutcome, String> {
         let (name, image) = self.image(seed);
         survive(&self.setup, &image, seed).map_err(|what| format!("image {seed} ({name}): {what}"))
     }
 }
 
-/// Where something was written.
+/// The places where something was written.
 fn places(image: &Image) -> Vec<(PvIndex, u64)> {
     let pvs = (0..image.count()).map(|at| PvIndex(at as u16));
     pvs.flat_map(|pv| image.page_offsets(pv).into_iter().map(move |offset| (pv, offset))).collect()
 }
 
-/// Up to some hundred bytes are others.
+/// Changes up to some hundred bytes.
 pub fn flipped(mut image: Image, rng: &mut Rng) -> Image {
     let places = places(&image);
     for _ in 0..1 << rng.below(10) {
@@ -208,7 +208,7 @@ pub fn flipped(mut image: Image, rng: &mut Rng) -> Image {
     image
 }
 
-/// Some blocks are what others are: stale, lost, or written elsewhere.
+/// Some blocks get the contents of others: stale, lost, or misdirected writes.
 fn exchanged(mut image: Image, rng: &mut Rng) -> Image {
     let places = places(&image);
     for _ in 0..rng.range(1, 8) {

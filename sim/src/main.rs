@@ -1,8 +1,8 @@
-//! `rowen-sim`: worlds from the command line. `rowen-sim --help` says how.
+//! `rowen-sim` runs worlds from the command line. See `rowen-sim --help`.
 #![forbid(unsafe_code)]
 
 use rowen_sim::crash::Setup;
-use rowen_sim::hostile::{Fate, Hostile};
+use rowen_sim::hostile::{Hostile, ImageOutcome};
 use rowen_sim::progress::Progress;
 use rowen_sim::worlds::shrink::{parse_list, shrink};
 use rowen_sim::worlds::tally::Tally;
@@ -30,7 +30,7 @@ decides everything, so a seed that fails is replayed by its number.
 
 A world that fails is made smaller, and the line that replays it is printed. The exit code is 1 then.
 At the end, also at Ctrl-C, a tally is printed: worlds, crash states, each kind of fault, and the rate per minute of one
-core. Each minute stderr is told how far it is.
+core. Each minute it reports its progress to stderr.
 ";
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--from" => arguments.from = Some(number(value()?)?),
             "--images" => arguments.images = Some(number(value()?)?),
             "--minutes" => arguments.minutes = Some(number(value()?)?),
-            // The name lives as long as the program, which is short.
+            // The name is never freed: the program is short.
             "--planted" => arguments.options.planted = Some(Box::leak(value()?.into_boxed_str())),
             seed if !seed.starts_with('-') && arguments.seed.is_none() => {
                 arguments.seed = Some(number(seed.to_string())?);
@@ -94,8 +94,8 @@ fn one(seed: u64, options: &Options) -> bool {
 
 /// Processor time of this process; elapsed time where the system does not report it.
 fn on_core(begun: Instant) -> Duration {
-    let told = std::fs::read_to_string("/proc/self/schedstat").ok();
-    let nanos = told.and_then(|text| text.split_whitespace().next().and_then(|word| word.parse().ok()));
+    let stat = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanos = stat.and_then(|text| text.split_whitespace().next().and_then(|word| word.parse().ok()));
     nanos.map_or_else(|| begun.elapsed(), Duration::from_nanos)
 }
 
@@ -107,7 +107,7 @@ fn many(arguments: &Arguments) -> bool {
     let count = arguments.worlds.unwrap_or(u64::MAX - from);
     let (mut tally, mut failures) = (Tally::default(), 0u64);
     for seed in from..from + count {
-        if !progress.goes_on(seed - from, failures) {
+        if !progress.continues(seed - from, failures) {
             break;
         }
         match run(seed, &arguments.options) {
@@ -142,7 +142,7 @@ fn images(arguments: &Arguments, count: u64) -> bool {
             return false;
         }
     };
-    // The report names the image's number; this line names the place of the panic.
+    // The report names the image's number. This line names the place of the panic.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
             println!("panic at {place}");
@@ -151,12 +151,12 @@ fn images(arguments: &Arguments, count: u64) -> bool {
     let (mut opened, mut refused, mut failures) = (0u64, 0u64, 0u64);
     let from = arguments.from.unwrap_or(1);
     for seed in from..from + count {
-        if !progress.goes_on(seed - from, failures) {
+        if !progress.continues(seed - from, failures) {
             break;
         }
         match hostile.judge(seed) {
-            Ok(Fate::Opened) => opened += 1,
-            Ok(Fate::Refused) => refused += 1,
+            Ok(ImageOutcome::Opened) => opened += 1,
+            Ok(ImageOutcome::Refused) => refused += 1,
             Err(what) => {
                 failures += 1;
                 println!("{what}");

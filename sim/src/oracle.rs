@@ -1,40 +1,40 @@
-//! The oracle: every version of every sector that was ever asked for, and which of them may be read.
+//! The oracle: every version of every sector that was ever requested, and which of them may be read.
 //!
-//! A version is a write (or discard) of one sector with the moments of its invocation and its response. It is
-//! *superseded* by another that began after it had ended. From this all rules follow:
+//! A version is a write (or discard) of one sector with the moments of its submission and its answer. It is
+//! *superseded* by another version that began after it had ended. All rules follow from this:
 //!
 //! * OR1 a read returns a version that no version acknowledged before the read began supersedes;
 //! * OR2 after power loss, that no version acknowledged before the last completed flush began supersedes;
 //! * OR3 after the program's death, that no acknowledged version supersedes;
 //! * OR4 a snapshot holds what OR1 allows to a read that lasts as long as the command, and never changes;
 //! * OR5 requests marked atomic are found whole or not at all;
-//! * OR6 commands under way at the cut have left the old state or the new one.
+//! * OR6 commands in flight at the cut have left the old state or the new one.
 //!
 //! Moments are numbers drawn from [`Oracle::tick`]; the oracle knows no other clock.
 
 use crate::client::BLOCK;
-use crate::disk::Wild;
+use crate::disk::UnknownSectors;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
 use rowen_engine::planted;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A volume's number in the oracle, for ever; the engine's UUID is made of it.
+/// A volume's number in the oracle. It never changes, and the engine's UUID is made from it.
 pub type Vol = u32;
 
 #[derive(Clone, Copy, Debug)]
 struct Version {
     /// The request; 0 for zeros that were there from the beginning.
     request: u64,
-    /// The volume that was written: a snapshot's ancestor, maybe.
+    /// The volume that was written. It may be a snapshot's ancestor.
     volume: Vol,
     zeros: bool,
     /// Sectors that a power cut spoiled: they hold nothing that was written.
     rubbish: bool,
     began: u64,
     ended: u64,
-    /// When a read showed that of all that had begun by then this one came last; 0 for never.
+    /// The moment up to which a read has shown this version to be the last; 0 for never.
     settled: u64,
     acked: bool,
 }
@@ -45,7 +45,7 @@ const BLANK: Version =
 
 impl Version {
     fn superseded_by(&self, later: &Version) -> bool {
-        // What failed may still come to light when the group is opened again: no read settles it.
+        // A failed write may still appear when the group is opened again. No read settles it.
         let settled = self.acked && later.settled > self.began.max(self.settled);
         self.ended < later.began || (settled && self.request != later.request)
     }
@@ -60,7 +60,7 @@ impl Version {
     }
 }
 
-/// What must have survived.
+/// Which versions must have survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// A read that began at this moment (OR1).
@@ -96,7 +96,8 @@ impl Contents {
 
     /// The contents as a snapshot taken between `began` and now has them: any one version that is allowed.
     fn frozen(&self, began: u64) -> Contents {
-        let must = |version: &Version| version.acked && version.ended < began && !planted::is("moments_stay_open");
+        let must =
+            |version: &Version| version.acked && version.ended < began && !planted::is("snapshot_of_any_version");
         let mut versions = Map::default();
         for &sector in self.versions.keys() {
             let candidates: Vec<Version> = self
@@ -122,32 +123,32 @@ impl Contents {
 /// Whether a volume exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Its creation is under way: it may be there after a cut.
+    /// Its creation is in flight: it may exist after a cut.
     Coming,
     Here,
-    /// Its removal is under way.
+    /// Its removal is in flight.
     Going,
     Gone,
 }
 
-/// What is known of one volume.
+/// What the oracle knows about one volume.
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub life: Life,
     pub name: String,
-    /// The name that a rename under way gives it.
+    /// The name that a rename in flight gives it.
     pub next_name: Option<String>,
     pub read_only: bool,
     /// The engine may declare it invalid (it has a reserve, or the group was full).
     pub may_become_invalid: bool,
     /// It was found invalid and has no contents any more.
     pub invalid: bool,
-    /// For a snapshot whose command is under way: its origin and when the command began.
+    /// For a snapshot whose command is in flight: its origin and when the command began.
     pending_of: Option<(Vol, u64)>,
     contents: Contents,
-    /// What a revert or resize under way makes of the contents.
+    /// The contents that a revert or resize in flight makes.
     next: Option<Contents>,
-    /// For a revert under way: its source.
+    /// For a revert in flight: its source.
     next_of: Option<Vol>,
     /// Versions acknowledged before this moment are durable.
     durable: u64,
@@ -164,15 +165,15 @@ impl Volume {
         move |version| {
             version.acked
                 && match since {
-                    Since::Read(began) => version.ended < began && !planted::is("reads_may_be_old"),
-                    Since::PowerLoss => version.ended < durable && !planted::is("power_takes_all"),
-                    Since::Death => version.ended != NEVER && !planted::is("death_takes_all"),
+                    Since::Read(began) => version.ended < began && !planted::is("stale_read_accepted"),
+                    Since::PowerLoss => version.ended < durable && !planted::is("power_loses_all"),
+                    Since::Death => version.ended != NEVER && !planted::is("death_loses_all"),
                 }
         }
     }
 }
 
-/// A command under way that touches several volumes, or a volume as a whole.
+/// A command in flight that touches several volumes, or a volume as a whole.
 #[derive(Clone, Debug)]
 pub enum Command {
     Create(Vec<Vol>),
@@ -183,7 +184,7 @@ pub enum Command {
     Rename(Vol),
 }
 
-/// Everything that was asked of a group and what it answered.
+/// All requests of a group, and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     clock: u64,
@@ -194,18 +195,18 @@ pub struct Oracle {
     commands: BTreeMap<u64, Command>,
     /// The group may become full: any snapshot may be dropped.
     pub may_drop: bool,
-    /// Sectors, of whatever volume, that may hold anything: a disk lost their data.
-    pub wild: Wild,
+    /// Sectors, of any volume, that may hold anything: a disk lost their data.
+    pub wild: UnknownSectors,
 }
 
 impl Oracle {
-    /// A power cut spoiled what was being written: all of these blocks may hold rubbish, since parts of blocks may be
-    /// read, changed and written whole.
+    /// A power cut spoiled sectors that were being written. All of these blocks may hold rubbish, because parts of
+    /// blocks may be read, changed and written whole.
     pub fn spoil(&mut self) {
         for contents in self.volumes.values_mut().map(|volume| &mut volume.contents) {
-            let under_way =
+            let in_flight =
                 contents.versions.iter().filter(|(_, all)| all.iter().any(|version| version.ended == NEVER));
-            let units: BTreeSet<u64> = under_way.map(|(sector, _)| sector / BLOCK * BLOCK).collect();
+            let units: BTreeSet<u64> = in_flight.map(|(sector, _)| sector / BLOCK * BLOCK).collect();
             for sector in units.into_iter().flat_map(|first| first..first + BLOCK) {
                 let rubbish =
                     Version { zeros: false, rubbish: true, began: NEVER - 1, ended: NEVER, acked: false, ..BLANK };
@@ -220,7 +221,7 @@ impl Oracle {
         self.clock
     }
 
-    /// Volumes that exist for certain, can be read, and are not in the middle of a command.
+    /// Volumes that exist for certain, can be read, and are not changed by a command.
     pub fn readable(&self) -> Vec<Vol> {
         let here = |volume: &Volume| volume.life == Life::Here && !volume.invalid && volume.next.is_none();
         self.volumes.iter().filter(|(_, volume)| here(volume)).map(|(&vol, _)| vol).collect()
@@ -240,7 +241,7 @@ impl Oracle {
         request
     }
 
-    /// The write was answered: with `acked`, it is there; without, any part of it may be.
+    /// The write was answered. With `acked`, all of it is there. Otherwise, any part of it may be.
     pub fn end_write(&mut self, vol: Vol, sector: u64, count: u64, request: u64, acked: bool) {
         let ended = self.tick();
         let contents = &mut self.volume(vol).contents;
@@ -349,7 +350,7 @@ impl Oracle {
         }
     }
 
-    /// `target` is being given the contents of `source`. Nothing else may be under way on the two.
+    /// `target` gets the contents of `source`. No other request on the two may be in flight.
     pub fn begin_revert(&mut self, target: Vol, source: Vol, consume: bool) -> u64 {
         let now = self.tick();
         let contents = self.volume(source).contents.frozen(now);
@@ -401,7 +402,7 @@ impl Oracle {
         }
     }
 
-    /// Judges all of a volume as it was found after a crash, its size included.
+    /// Judges a whole volume after a crash, its size included.
     pub fn judge_whole(&self, vol: Vol, found: &[Found], since: Since) -> Result<(), String> {
         let volume = &self.volumes[&vol];
         let size = found.len() as u64;
@@ -412,7 +413,7 @@ impl Oracle {
         }
     }
 
-    /// Judges contents as they were found. `found` has one entry for each sector from `first` on.
+    /// Judges contents. `found` has one entry for each sector from `first` on.
     pub fn judge(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Result<(), String> {
         let Err(old) = self.old(vol, since).judge(vol, first, found, &self.wild.lock()) else { return Ok(()) };
         match self.judge_next(vol, first, found, since) {
@@ -421,21 +422,21 @@ impl Oracle {
         }
     }
 
-    /// Judges contents by what a command under way makes of the volume. None: there is no such command.
+    /// Judges contents by the result of a command in flight. None: there is no such command.
     fn judge_next(&self, vol: Vol, first: u64, found: &[Found], since: Since) -> Option<Result<(), String>> {
         let next = self.next(vol, since)?;
-        if planted::is("commands_may_leave_anything") {
+        if planted::is("interrupted_command_unchecked") {
             return Some(Ok(()));
         }
         Some(next.judge(vol, first, found, &self.wild.lock()))
     }
 
-    /// What a volume has, where a command under way has not changed it.
+    /// The contents of a volume that a command in flight has not changed.
     fn old(&self, vol: Vol, since: Since) -> Allowed<'_> {
         let volume = &self.volumes[&vol];
         match volume.pending_of {
-            // Not answered and yet there after power loss: it shares what its origin had when the command began, or
-            // later, which need not be all.
+            // Not answered, but there after power loss: it shares what its origin had when the command began, or later.
+            // That need not be all.
             Some((origin, began)) if since == Since::PowerLoss => {
                 let origin = &self.volumes[&origin];
                 let must = origin.must(since);
@@ -450,7 +451,7 @@ impl Oracle {
         }
     }
 
-    /// What a command under way makes of a volume.
+    /// The result of a command in flight for a volume.
     fn next(&self, vol: Vol, since: Since) -> Option<Allowed<'_>> {
         let volume = &self.volumes[&vol];
         let next = volume.next.as_ref()?;
@@ -464,13 +465,13 @@ impl Oracle {
         })
     }
 
-    /// Whether the contents are those that the command under way leaves, and not the old ones.
+    /// Whether the contents are those that the command in flight leaves, and not the old ones.
     pub fn is_next(&self, vol: Vol, found: &[Found], since: Since) -> bool {
         let (old, next) = self.old_and_next(vol, found, since);
         next && !old
     }
 
-    /// Whether the contents are the old ones, and not those that the command under way leaves.
+    /// Whether the contents are the old ones, and not those that the command in flight leaves.
     pub fn is_old(&self, vol: Vol, found: &[Found], since: Since) -> bool {
         let (old, next) = self.old_and_next(vol, found, since);
         old && !next
@@ -492,12 +493,12 @@ impl Oracle {
     }
 
     /// Commands that were not answered.
-    pub fn under_way(&self) -> impl Iterator<Item = &Command> {
+    pub fn in_flight(&self) -> impl Iterator<Item = &Command> {
         self.commands.values()
     }
 
-    /// A read while nothing was being written showed `found`: of versions that overlapped in time it says which came
-    /// last, for good (reads must not change their mind, and neither may recovery).
+    /// A read while nothing was being written returned `found`. It shows which of the versions that overlapped in time
+    /// came last, for good. Later reads and recovery must agree.
     pub fn settle(&mut self, vol: Vol, first: u64, found: &[Found]) {
         let now = self.tick();
         let wild = self.wild.clone();
@@ -511,12 +512,12 @@ impl Oracle {
             if versions.len() < 2 {
                 continue;
             }
-            // Of several discards it is one that nothing came after.
+            // Of several discards, it is one that was not superseded.
             let after = |version: &Version| versions.iter().any(|later| later.acked && version.superseded_by(later));
             let fits = versions.iter().enumerate().filter(|(_, version)| version.is(sector, found) && !after(version));
             let Some((last, _)) = fits.max_by_key(|(_, version)| (version.ended, version.began)) else { continue };
             if versions[last].began == 0 {
-                // One of a snapshot's candidates: it is the one.
+                // One of a snapshot's candidates. From now on it is the only one.
                 let only = versions[last];
                 versions.retain(|version| version.began > 0);
                 versions.insert(0, only);
@@ -526,7 +527,7 @@ impl Oracle {
         }
     }
 
-    /// Forgets versions that no crash can bring back any more. Keeps long runs short.
+    /// Forgets versions that no crash can bring back any more. This keeps long runs short.
     pub fn prune(&mut self) {
         for volume in self.volumes.values_mut() {
             let durable = volume.durable;
@@ -540,20 +541,24 @@ impl Oracle {
         }
     }
 
-    /// After a crash: what was found is what is there. Commands under way came out as `exists` and `found` say.
+    /// After a crash, `found` is the new state. `exists` and `found` show the outcome of commands in flight.
     pub fn restart(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>) {
-        self.restart_beside(found, &BTreeMap::new());
+        self.restart_with_invalid(found, &BTreeMap::new());
     }
 
-    /// The same, where volumes that are invalid have nothing but a name.
-    pub fn restart_beside(&mut self, found: BTreeMap<Vol, (String, Vec<Found>)>, invalid: &BTreeMap<Vol, String>) {
+    /// The same. Invalid volumes have only a name.
+    pub fn restart_with_invalid(
+        &mut self,
+        found: BTreeMap<Vol, (String, Vec<Found>)>,
+        invalid: &BTreeMap<Vol, String>,
+    ) {
         let all_read = |sectors: Vec<Found>| sectors.into_iter().map(Some).collect();
         let found = found.into_iter().map(|(vol, (name, sectors))| (vol, (name, all_read(sectors)))).collect();
         self.restart_without(found, invalid, Since::PowerLoss);
     }
 
-    /// The same, where sectors (None) could not be read: they hold what they may hold since the crash, and whoever reads them one
-    /// day sees which.
+    /// The same. Sectors that could not be read (None) may hold whatever they may hold since the crash. The next read
+    /// that succeeds shows which.
     pub fn restart_without(
         &mut self,
         mut found: BTreeMap<Vol, (String, Vec<Option<Found>>)>,
@@ -594,7 +599,7 @@ impl Oracle {
     }
 }
 
-/// Contents, and of which versions whatever they supersede must be gone.
+/// Contents, and the versions whose superseded versions must be gone.
 struct Allowed<'a> {
     contents: Cow<'a, Contents>,
     must: Box<dyn Fn(&Version) -> bool>,

@@ -1,4 +1,5 @@
-//! How far a run of many is: it ends at the last one, after a time, or at SIGINT or SIGTERM, and says each minute what it came to.
+//! The progress of a long run. The run ends at the last item, after a time, or at SIGINT or SIGTERM. It reports its
+//! results each minute.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -13,32 +14,33 @@ pub struct Progress {
     all: Option<u64>,
     limit: Option<Duration>,
     begun: Instant,
-    /// When it was told last, since `begun`.
-    told: Duration,
+    /// The time of the last report, since `begun`.
+    reported: Duration,
     is_ended: Arc<AtomicBool>,
 }
 
 impl Progress {
-    /// Of `all` (`None`: as many as there is time for) `what`, for so many minutes at most. From now on signals end the run in order.
+    /// A run of `all` items (`None`: as many as there is time for) named `what`, for at most `minutes`. From now on
+    /// signals end the run in order.
     pub fn new(what: &'static str, all: Option<u64>, minutes: Option<u64>) -> Progress {
         let is_ended = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // Without it the signal ends the program, and the tally is lost.
+            // Without this, the signal would end the program, and the results would be lost.
             let _may_be_refused = signal_hook::flag::register(signal, is_ended.clone());
         }
         let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
-        Progress { what, all, limit, begun: Instant::now(), told: Duration::ZERO, is_ended }
+        Progress { what, all, limit, begun: Instant::now(), reported: Duration::ZERO, is_ended }
     }
 
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Whether there is to be one more, after `done`. Tells stderr each minute.
-    pub fn goes_on(&mut self, done: u64, failures: u64) -> bool {
+    /// Whether to run one more item after `done`. Reports to stderr each minute.
+    pub fn continues(&mut self, done: u64, failures: u64) -> bool {
         let spent = self.begun.elapsed();
-        if spent.saturating_sub(self.told) >= MINUTE {
-            self.told = spent;
+        if spent.saturating_sub(self.reported) >= MINUTE {
+            self.reported = spent;
             eprintln!("{}", self.line(done, failures, spent));
         }
         !self.is_ended.load(Ordering::Relaxed) && self.limit.is_none_or(|limit| spent < limit)
@@ -72,8 +74,8 @@ mod tests {
     #[test]
     fn a_signal_ends_a_run_in_order() {
         let mut progress = Progress::new("worlds", None, None);
-        assert!(progress.goes_on(1, 0));
+        assert!(progress.continues(1, 0));
         signal_hook::low_level::raise(SIGTERM).unwrap();
-        assert!(!progress.goes_on(2, 0));
+        assert!(!progress.continues(2, 0));
     }
 }

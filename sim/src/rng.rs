@@ -1,4 +1,4 @@
-//! The one source of chance in a simulation: a small seeded generator. Equal seeds give equal worlds.
+//! The only source of random numbers in a simulation: a small seeded generator. Equal seeds give equal worlds.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one word of state, every seed good.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Rng {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// A generator of its own, so that one consumer's appetite does not move another's numbers.
+    /// An independent generator: the number of draws of one user does not change another's numbers.
     pub fn fork(&mut self) -> Rng {
         Rng(self.bits())
     }

@@ -1,11 +1,11 @@
-//! What test data looks like: every sector says which volume wrote it, where, and in which request.
+//! The format of test data. Every sector says which volume wrote it, where, and in which request.
 
 /// Bytes in a stamped sector.
 pub const SECTOR: usize = 512;
 const MAGIC: [u8; 4] = *b"RWS1";
 const WORD: usize = 32;
 
-/// What a sector was found to hold.
+/// The contents found in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Zeros,
@@ -15,7 +15,7 @@ pub enum Found {
         sector: u64,
         version: u64,
     },
-    /// Nothing that one request wrote: half of a sector, or bytes of the store itself.
+    /// No single request wrote this: half of a sector, or bytes of metadata.
     Rubbish,
 }
 

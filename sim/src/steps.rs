@@ -1,5 +1,5 @@
 //! A few changes one after the other, cut at every disk event. Whenever the power fails or the program dies, the group
-//! has the state before or after the change under way. A change that was answered is there. For changes that the oracle
+//! has the state before or after the change in flight. A change that was answered is there. For changes that the oracle
 //! of [`crate::crash`] does not know.
 
 use crate::disk::{Moment, POLICIES, Policy, SimDisks};
@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Opens the group after a crash and returns what it answers to `ask`. Panics if a check finds something, or if a
-/// second opening answers differently.
+/// Opens the group after a crash and returns its answer to `ask`. Panics if a check finds something, or if a second
+/// opening answers differently.
 fn found<T: Debug + PartialEq>(moment: &Moment, policy: Option<Policy>, ask: &impl AsyncFn(&Arc<Group>) -> T) -> T {
     let seed = moment.event + 1;
     let image = moment.crash(policy, &mut Rng::new(seed));
@@ -29,8 +29,8 @@ fn found<T: Debug + PartialEq>(moment: &Moment, policy: Option<Policy>, ask: &im
     })
 }
 
-/// Runs `change`, which counts in `done` the steps that were answered for. `states`: what `ask` finds before the first
-/// step and after each. Panics where anything else is found, and when one of them never was.
+/// Runs `change`, which counts the answered steps in `done`. `states`: the answers to `ask` before the first step and
+/// after each step. Panics if `ask` finds another state, or if it never finds one of them.
 pub fn each_is_whole<T: Debug + PartialEq>(
     world: &World,
     disks: &SimDisks,

@@ -1,7 +1,7 @@
 //! The error sweep: a scenario in which the n-th request of a kind fails, for every n.
 //!
-//! Whatever fails, nothing panics or hangs, and the failure is reported. The group opens again and has all that it
-//! promised.
+//! Whatever fails, nothing panics or hangs, and the failure is reported. The group opens again and keeps all of its
+//! promises.
 
 use crate::client::{Client, Failure};
 use crate::crash::{Setup, judge_image, panic_text};
@@ -17,21 +17,21 @@ use std::sync::Arc;
 
 /// Which requests fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// The n-th alone.
+pub enum FailedRequests {
+    /// Only the n-th.
     One,
     /// The n-th and all after it.
     AllFrom,
 }
 
-/// What one run with a failing request came to.
+/// The result of one run with a failing request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The scenario has fewer requests than that: the sweep is over.
+pub enum FaultOutcome {
+    /// The scenario has fewer requests than that: the sweep has ended.
     NotReached,
     /// An operation reported an error.
     Error,
-    /// All operations succeeded: the failure was covered up (a second copy, a retry) or concerned nobody's request.
+    /// All operations succeeded: a second copy or a retry covered the failure, or no operation needed the request.
     Nothing,
 }
 
@@ -41,9 +41,9 @@ pub fn fail_at(
     steps: &[Step],
     kind: DiskOpKind,
     number: u64,
-    extent: Extent,
+    extent: FailedRequests,
     seed: u64,
-) -> Result<Told, String> {
+) -> Result<FaultOutcome, String> {
     let run = || fail_inside(setup, steps, kind, number, extent, seed);
     let outcome =
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))));
@@ -55,31 +55,32 @@ fn fail_inside(
     steps: &[Step],
     kind: DiskOpKind,
     number: u64,
-    extent: Extent,
+    extent: FailedRequests,
     seed: u64,
-) -> Result<Told, String> {
+) -> Result<FaultOutcome, String> {
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).map_err(|e| e.to_string())?;
     let at = disks.requests(kind) + number;
     disks.set_faults(match extent {
-        Extent::One => Faults { fail: Some((kind, at)), ..Faults::default() },
-        Extent::AllFrom => Faults { fail_from: Some((kind, at)), ..Faults::default() },
+        FailedRequests::One => Faults { fail: Some((kind, at)), ..Faults::default() },
+        FailedRequests::AllFrom => Faults { fail_from: Some((kind, at)), ..Faults::default() },
     });
     let oracle: Arc<Mutex<Oracle>> = Arc::default();
     let client = Client::new(world.handle(), group.clone(), oracle.clone());
     let mut runner = Runner::new(client.clone());
-    // After an error the scenario goes on: later operations fail cleanly or work, and nothing is lost by either.
-    let mut told = Told::Nothing;
+    // After an error the scenario continues. Later operations fail with an error or work, and nothing is lost by
+    // either.
+    let mut outcome = FaultOutcome::Nothing;
     for step in steps {
         match world.try_run(runner.run(std::slice::from_ref(step))) {
             Ok(Ok(())) => {}
-            Ok(Err(Failure::Refused(_))) => told = Told::Error,
+            Ok(Err(Failure::Refused(_))) => outcome = FaultOutcome::Error,
             Ok(Err(Failure::Wrong(what))) => return Err(what),
             Err(stuck) => return Err(format!("{stuck} at {step:?}")),
         }
     }
     if disks.requests(kind) <= at {
-        return Ok(Told::NotReached);
+        return Ok(FaultOutcome::NotReached);
     }
     let oracle = oracle.lock();
     let mut rng = Rng::new(seed);
@@ -90,5 +91,5 @@ fn fail_inside(
     }
     let image = moment.killed(&mut rng);
     judge_image(setup, &oracle, Since::Death, image, seed).map_err(|e| format!("then death: {e}"))?;
-    Ok(told)
+    Ok(outcome)
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const KEPT: usize = 4;
 /// Blocks of a large write.
 const LARGE: u64 = 256;
-/// Writes under way together.
+/// Writes in flight together.
 const TOGETHER: u64 = 8;
 
 /// `check` finds nothing.
@@ -27,7 +27,7 @@ fn is_sound(world: &World, disks: Arc<SimDisks>) {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// A volume that fills most of its group, and how it is written to.
+/// A volume that fills most of its group, and the pattern of its writes.
 #[derive(Clone, Copy, Debug)]
 struct Rotation {
     kind: VolumeKind,
@@ -40,7 +40,7 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// Fills the volume: a thick one in its order, a thin one in none.
+    /// Fills the volume: a thick one in order, a thin one in random order.
     async fn fill(&self, client: &Client, vol: Vol, blocks: u64, rng: &mut Rng) {
         if self.kind == VolumeKind::Thick {
             for at in (0..blocks).step_by(LARGE as usize) {
@@ -55,7 +55,7 @@ impl Rotation {
         }
     }
 
-    /// Writes these places, of the size of a write each, together.
+    /// Writes these places together, each of the size of a write.
     async fn write(&self, client: &Client, vol: Vol, places: impl Iterator<Item = u64>) -> Result<(), String> {
         let bytes = self.write * BLOCK;
         let ops = places.map(|at| {
@@ -66,30 +66,32 @@ impl Rotation {
         outcomes.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
     }
 
-    /// Three times the free space is overwritten at random, in rounds. Each begins with a snapshot; the oldest goes
-    /// when there are too many. `Err`: what was refused, or which snapshot gave way.
+    /// Three times the free space is overwritten at random, in rounds. Each round begins with a snapshot. The oldest
+    /// snapshot is removed when there are too many. `Err`: the refusal, or the snapshot that was dropped.
     async fn rounds(&self, client: &Client, vol: Vol, blocks: u64, rng: &mut Rng) -> Result<(), String> {
         let info = client.group.info();
         let free = info.free_blocks;
-        // All that is kept takes at most half of what is free.
+        // All kept snapshots take at most half of the free space.
         let each = (free - info.blocks / 10) / 6;
         let rounds = 3 * free / each;
         let mut snapshots = Vec::new();
         for round in 0..rounds {
-            let told = |what: String| {
+            let failure = |what: String| {
                 let info = client.group.info();
                 let free = info.free_blocks * 100 / info.blocks;
                 format!("round {round} of {rounds}, {free} % free: {what}")
             };
             let made = client.snapshot(&[vol], SnapshotKind::default()).await;
-            snapshots.extend(made.map_err(|error| told(format!("a snapshot: {error}")))?);
+            snapshots.extend(made.map_err(|error| failure(format!("a snapshot: {error}")))?);
             for _ in 0..each / self.write / TOGETHER {
                 let places: Vec<u64> = (0..TOGETHER).map(|_| rng.below(blocks / self.write)).collect();
-                self.write(client, vol, places.into_iter()).await.map_err(|error| told(format!("a write: {error}")))?;
+                self.write(client, vol, places.into_iter())
+                    .await
+                    .map_err(|error| failure(format!("a write: {error}")))?;
             }
             let volumes = client.group.volumes();
             if let Some(gone) = volumes.iter().find(|volume| volume.state == VolumeState::Invalid) {
-                return Err(told(format!("snapshot {} gave way", gone.name)));
+                return Err(failure(format!("snapshot {} was dropped", gone.name)));
             }
             if snapshots.len() > KEPT {
                 client.remove(&[snapshots.remove(0)]).await.unwrap();
@@ -159,7 +161,7 @@ const LEAF: u64 = 80;
 /// While metadata grows, one disk event in this many is cut.
 const CUT_EACH: u64 = 47;
 
-/// A volume in no order, and another that fills the group and of which every other block is free.
+/// A volume in random order, and another that fills the group, of which every other block is free.
 async fn fill_with_single_blocks(client: &Client, rng: &mut Rng) -> Vol {
     let spec = |blocks| VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
     let vol = client.create(spec(BLOCKS)).await.unwrap();
@@ -180,7 +182,7 @@ async fn fill_with_single_blocks(client: &Client, rng: &mut Rng) -> Vol {
     vol
 }
 
-/// Metadata grows by single blocks while the power fails at disk events all over that time. What is first wrong.
+/// Metadata grows by single blocks while the power fails at disk events all over that time. Returns the first error.
 fn cuts_of_growth(pvs: usize, planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(92);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(pvs, 24 / pvs as u64) };
@@ -192,7 +194,7 @@ fn cuts_of_growth(pvs: usize, planted: Option<&'static str>) -> Result<(), Strin
     let before = client.group.info().metadata_blocks;
     let (mut events, mut judged) = (0, Ok(()));
     let cut_each = if planted.is_some() { CUT_EACH } else { one_in(CUT_EACH) };
-    // So getting room behind what metadata grows by takes time, and checkpoints are taken meanwhile.
+    // So making room behind the new metadata takes time, and checkpoints are taken meanwhile.
     disks.set_room(Some(Room::new([], 1 << 20)));
     disks.keep_moments();
     let mut observe = || {
@@ -241,13 +243,13 @@ fn runs_that_are_lost_while_metadata_grows_are_found() {
     assert!(cuts_of_growth(1, Some("growth_forgotten")).is_err(), "the planted bug was not found");
 }
 
-/// Snapshots that are taken and pruned while counters are looked at.
+/// Snapshots that are taken and pruned while counters are observed.
 const PRUNED: u64 = 2000;
-/// Rounds between two looks.
+/// Rounds between two observations.
 const LOOK_EACH: u64 = 50;
 
-/// Counters of dead blocks are bounded by the epochs of the snapshots that exist, not by all that ever existed. Reports
-/// say how much a snapshot gives back. Returns the first error.
+/// The number of counters of dead blocks is bounded by the epochs of the snapshots that exist, not by all that ever
+/// existed. Reports say how much a snapshot frees. Returns the first error.
 fn pruning(planted: Option<&'static str>) -> Result<(), String> {
     const VOLUME: u64 = 512;
     let world = World::new(93);
@@ -279,14 +281,14 @@ fn pruning(planted: Option<&'static str>) -> Result<(), String> {
             let looks = round % LOOK_EACH == 0;
             let before = if looks { settled().await } else { 0 };
             let id = client.id(victim).unwrap();
-            let told = client.group.volumes().iter().find(|volume| volume.id == id).unwrap().freed_if_removed;
+            let reported = client.group.volumes().iter().find(|volume| volume.id == id).unwrap().freed_if_removed;
             client.remove(&[victim]).await.unwrap();
             if looks {
                 let freed = settled().await - before;
-                if freed != told {
-                    return Err(format!("round {round}: {told} blocks were to be freed, {freed} were"));
+                if freed != reported {
+                    return Err(format!("round {round}: {reported} blocks were to be freed, {freed} were"));
                 }
-                let (counters, points) = client.group.most_dead();
+                let (counters, points) = client.group.max_dead_counters();
                 most = most.max(counters);
                 if counters > points {
                     return Err(format!("round {round}: {counters} counters in one tree, {points} points"));
@@ -311,5 +313,5 @@ fn counters_of_dead_blocks_are_bounded_by_the_points_that_there_are() {
 
 #[test]
 fn a_counter_for_each_birth_is_found() {
-    assert!(pruning(Some("dead_by_birth")).is_err(), "the planted bug was not found");
+    assert!(pruning(Some("dead_never_folded")).is_err(), "the planted bug was not found");
 }

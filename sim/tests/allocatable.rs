@@ -1,5 +1,5 @@
-//! Physical volumes that no space is taken from: nothing new lies on them after the change, whenever the power goes;
-//! what is there is read and written in place; and where all others are full, the group is full.
+//! Physical volumes that are not allocatable. Nothing new is placed on them after the change, whenever the power fails.
+//! Blocks there are read and written in place. If all other physical volumes are full, the group is full.
 //!
 //! Rule S6.
 
@@ -98,14 +98,14 @@ fn root(image: &Image) -> GroupRoot {
 }
 
 #[test]
-fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
+fn nothing_new_is_placed_there_and_old_blocks_stay_in_use() {
     let world = World::new(1);
     let (disks, group) = setup(3).make(&world).unwrap();
     let (here, image) = world.run(async {
         let all_of_it = [PvExtents { pv: PvIndex(1), extents: 0..EXTENTS }];
         let spec = volume("here", VolumeKind::Thick, 4, FullPolicy::Fail);
         let here = group.create_volume_on(spec, &all_of_it).await.unwrap();
-        // Arenas that are open on all of them.
+        // Open arenas on all of them.
         let thin = group.create_volume(volume("thin", VolumeKind::Thin, 40, FullPolicy::Fail)).await.unwrap();
         for block in 0..600 {
             write(&group, thin, block * 2, 1).await.unwrap();
@@ -117,18 +117,18 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
         assert_eq!(info.pvs.iter().map(|pv| pv.free_extents).sum::<u64>(), info.free_extents);
         assert_eq!(group.free_on(&all_of_it).await.unwrap(), 0);
 
-        // Unwritten blocks are written where they are; those that a snapshot shares go elsewhere.
+        // Unwritten blocks are written at their place. Blocks that a snapshot shares go elsewhere.
         for block in 0..20 {
             write(&group, here, block, 2).await.unwrap();
         }
-        assert_eq!(group.places(here).await.unwrap().len(), 1);
+        assert_eq!(group.pv_usage(here).await.unwrap().len(), 1);
         group.snapshot(&[snapshot(here, "before", None)]).await.unwrap();
         for block in 0..20 {
             write(&group, here, block, 3).await.unwrap();
         }
-        let elsewhere: BTreeSet<u16> = group.places(here).await.unwrap().iter().map(|place| place.pv).collect();
+        let elsewhere: BTreeSet<u16> = group.pv_usage(here).await.unwrap().iter().map(|place| place.pv).collect();
         assert!(elsewhere.len() > 1, "{elsewhere:?}");
-        // All else that can be had, to the last block of it, and metadata that has to grow.
+        // All other free blocks, to the last one, and metadata that has to grow.
         let left = group.info().allocatable_extents;
         group.create_volume(volume("rest", VolumeKind::Thick, left - 4, FullPolicy::Fail)).await.unwrap();
         let refused = group.create_volume(volume("more", VolumeKind::Thick, 5, FullPolicy::Fail)).await.unwrap_err();
@@ -144,9 +144,9 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
         group.volume(here).unwrap().flush().await.unwrap();
         (here, disks.moment().killed(&mut Rng::new(3)))
     });
-    assert!(root(&image).features & FEATURE_ALLOCATION != 0, "an older program keeps its hands off");
+    assert!(root(&image).features & FEATURE_ALLOCATION != 0, "an older program refuses the group");
 
-    // Another program goes on with it, and then space is taken from it again.
+    // Another server opens the group, and then the physical volume is allocatable again.
     let world = World::new(2);
     let disks = SimDisks::with_image(world.handle(), image);
     let as_disks: Arc<dyn Disks> = disks.clone();
@@ -166,7 +166,7 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
         assert_eq!(pv_free(&group, 1), before);
         group.set_allocatable(PvIndex(1), true).await.unwrap();
         let more = group.create_volume(volume("more", VolumeKind::Thick, 5, FullPolicy::Fail)).await.unwrap();
-        let places = group.places(more).await.unwrap();
+        let places = group.pv_usage(more).await.unwrap();
         assert!(places.iter().any(|place| place.pv == 1), "{places:?}");
         sound(&group).await;
         group.close().await.unwrap();
@@ -175,7 +175,7 @@ fn nothing_new_is_put_there_and_what_is_there_stays_in_use() {
     assert_eq!(root(&image).features & FEATURE_ALLOCATION, 0, "the group is as one that never had it");
 }
 
-/// What these tests look at shows it when the rule is broken.
+/// The comparisons of these tests fail if the rule is broken.
 #[test]
 fn finds_take_unallocatable() {
     let planted = Config { planted: Some("take_unallocatable"), ..config() };
@@ -196,7 +196,7 @@ fn finds_take_unallocatable() {
 #[test]
 fn a_change_is_whole_whenever_the_power_goes() {
     async fn said(group: &Arc<Group>) -> Vec<bool> {
-        // What is found counts: nothing may be put where the group that was found says so.
+        // The state that was found counts: nothing may be placed on a physical volume that it calls not allocatable.
         let before: Vec<u64> = (0..3).map(|pv| pv_free(group, pv)).collect();
         let thin = group.find("thin").unwrap();
         let mut block = 0;
@@ -267,7 +267,7 @@ fn a_write_fails_where_only_what_is_not_allocatable_is_free() {
 }
 
 #[test]
-fn a_snapshot_gives_way_where_only_what_is_not_allocatable_is_free() {
+fn a_snapshot_is_dropped_if_no_free_block_is_allocatable() {
     let world = World::new(5);
     let (_, group) = setup(2).make(&world).unwrap();
     world.run(async {
@@ -281,7 +281,7 @@ fn a_snapshot_gives_way_where_only_what_is_not_allocatable_is_free() {
 }
 
 #[test]
-fn a_write_that_is_held_goes_on_when_space_may_be_taken_again() {
+fn a_held_write_continues_when_space_is_allocatable_again() {
     let world = World::new(6);
     let (_, group) = setup(2).make(&world).unwrap();
     let (writer, done) = (group.clone(), Rc::new(Cell::new(0)));
@@ -294,7 +294,7 @@ fn a_write_that_is_held_goes_on_when_space_may_be_taken_again() {
             written.set(block + 1);
         }
     };
-    // With nothing that could give it space it would wait for ever.
+    // Nothing could free space, so it would wait for ever.
     assert!(world.try_run(writing).is_err());
     let held = done.get();
     assert!((EXTENT..all).contains(&held), "{held} blocks were written");
@@ -325,7 +325,7 @@ fn what_is_reserved_keeps_a_physical_volume_allocatable() {
         assert_eq!(after.allocatable_extents, before.allocatable_extents);
         group.remove(&[kept]).await.unwrap();
         group.set_allocatable(PvIndex(0), false).await.unwrap();
-        // What is not there to be taken is not reserved for anybody.
+        // Space that cannot be allocated is not reserved for any volume.
         let most = group.info().allocatable_extents;
         let refused = group.snapshot(&[snapshot(origin, "big", Some((most + 1) * EXTENT))]).await.unwrap_err();
         assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
@@ -343,7 +343,7 @@ fn the_mark_goes_with_its_physical_volume() {
     world.run(async {
         group.set_allocatable(PvIndex(2), false).await.unwrap();
         group.set_allocatable(PvIndex(1), false).await.unwrap();
-        // Attributes that somebody read before are no way to change it.
+        // A stale copy of the attributes must not change it back.
         group.set_group_attributes(GroupAttributes { max_pvs: 9, ..GroupAttributes::default() }).await.unwrap();
         assert!(!group.info().pvs[1].is_allocatable && group.info().attributes.max_pvs == 9);
         group.set_allocatable(PvIndex(1), true).await.unwrap();
@@ -355,13 +355,13 @@ fn the_mark_goes_with_its_physical_volume() {
     let as_disks: Arc<dyn Disks> = disks.clone();
     world.run(async {
         let group = Group::open(as_disks, world.handle(), config()).await.unwrap();
-        let told =
+        let flags =
             |group: &Group| group.info().pvs.iter().map(|pv| (pv.uuid.0[0], pv.is_allocatable)).collect::<Vec<_>>();
-        assert_eq!(told(&group), [(2, true), (3, false)]);
-        // The last goes, and one that joins in its place is allocatable.
+        assert_eq!(flags(&group), [(2, true), (3, false)]);
+        // The last physical volume leaves. One that joins in its place is allocatable.
         group.remove_last_pv().await.unwrap();
         group.add_pv(NewPv { uuid: Uuid([7; 16]) }).await.unwrap();
-        assert_eq!(told(&group), [(2, true), (7, true)]);
+        assert_eq!(flags(&group), [(2, true), (7, true)]);
         let all = group.info().free_extents;
         group.create_volume(volume("all", VolumeKind::Thick, all, FullPolicy::Fail)).await.unwrap();
         sound(&group).await;

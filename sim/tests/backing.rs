@@ -1,5 +1,5 @@
-//! What the physical volumes lie on is full (rules U1 to U6): only data can meet that, the volume's policy decides what
-//! a write does then, and the group goes on by itself.
+//! The filesystem or thin device below the physical volumes is full (rules U1 to U6). Only data can meet that. The
+//! volume's policy decides the result of a write, and the group recovers by itself.
 //!
 //! Rules U2, U4, U5 and U6.
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Runs in which the power goes.
+/// Runs in which the power fails.
 const SEEDS: u64 = 24;
 /// Blocks of the volumes that are written.
 const BLOCKS: u64 = 600;
@@ -50,7 +50,7 @@ async fn write_all(client: &Client, vol: Vol) {
     }
 }
 
-/// Writes blocks, each of which has to go to a new place, until one meets no room.
+/// Writes blocks, each of which needs a new place, until one finds no room.
 async fn until_there_is_no_room(client: &Client, vol: Vol) -> u64 {
     for block in 0..BLOCKS {
         match client.write(vol, block * BLOCK, BLOCK, &[]).await {
@@ -66,8 +66,8 @@ async fn sleep(world: &Handle, seconds: u64) {
     world.sleep(Duration::from_secs(seconds)).await;
 }
 
-/// To the oracle: snapshots may become invalid.
-fn may_give_way(client: &Client) {
+/// Informs the oracle that snapshots may become invalid.
+fn may_be_dropped(client: &Client) {
     client.oracle.lock().volumes.values_mut().for_each(|volume| volume.may_become_invalid = true);
 }
 
@@ -76,7 +76,7 @@ fn check(world: &World, disks: &Arc<SimDisks>) {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// The group opens, its areas have their room, and the volume has what it should.
+/// Opens the group. Its areas must have their room, and the volume its contents.
 fn opens_again(world: &World, disks: &Arc<SimDisks>, before: &Client, config: Config, vol: Vol) {
     let group = world.run(Group::open(disks.clone() as Arc<dyn Disks>, world.handle(), config)).unwrap();
     let client = Client::new(world.handle(), group, before.oracle.clone());
@@ -93,11 +93,11 @@ fn a_group_is_made_only_where_its_areas_have_room() {
     let world = World::new(1);
     let refused = make(&world, &setup(), 700).map(drop).unwrap_err();
     assert!(matches!(refused, Error::NoRoom(_)), "{refused:?}");
-    // The journal has 256 blocks, each copy of metadata as many, and labels lie in 1 MiB before them.
+    // The journal has 256 blocks, each copy of metadata as many. The labels take the 1 MiB before them.
     make(&world, &setup(), 4 * 256).unwrap();
 }
 
-/// Everything but new data goes on: commands, flushes, checkpoints, writes in place, removal, closing and opening (U1).
+/// Everything but new data works: commands, flushes, checkpoints, writes in place, removal, closing and opening (U1).
 #[test]
 fn nothing_but_data_meets_a_full_disk() {
     for seed in 0..4 {
@@ -140,7 +140,7 @@ fn nothing_but_data_meets_a_full_disk() {
 }
 
 #[test]
-fn who_waits_goes_on_when_there_is_room_again() {
+fn waiting_writes_continue_when_there_is_room_again() {
     for seed in 0..4 {
         let world = World::new(seed);
         let (disks, client) = make(&world, &setup(), 4 * 256 + 64).unwrap();
@@ -162,7 +162,7 @@ fn who_waits_goes_on_when_there_is_room_again() {
             assert!(client.group.missing_room().for_data.is_some());
             client.group.failed().unwrap();
             client.flush(vol).await.unwrap();
-            // Some room, which is not enough, and then enough.
+            // First some room, which is not enough, and then enough.
             disks.leave_room(40);
             sleep(&handle, 30).await;
             disks.leave_room(BLOCKS);
@@ -262,7 +262,7 @@ fn growth(planted: Option<&'static str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Metadata that would have to grow finds no room: that is no room for a write, and nothing else.
+/// Metadata that has to grow finds no room. Then a write finds no room, and nothing else fails.
 #[test]
 fn metadata_does_not_grow_into_nothing() {
     growth(None).unwrap();
@@ -306,11 +306,12 @@ fn an_older_group_is_backed_when_there_is_room() {
     check(&world, &disks);
 }
 
-/// Blocks of the volume of an older group: more than its areas have.
+/// Blocks of the volume of an older group: more than the room of its areas.
 const OLDER: u64 = 6000;
 
-/// A group of a program that did not back its areas, whose server was killed while its journal named new writes: on a filesystem
-/// that is full. Returned are its disks, and what opening it came to. `frees`: most of what was written is free again.
+/// A group of a program that did not back its areas. Its server was killed while its journal named new writes, and the
+/// filesystem is full. Returns its disks, and the result of the opening. `frees`: most of the written blocks are free
+/// again.
 fn older_group_on_full_disks(
     world: &World,
     planted: Option<&'static str>,
@@ -329,11 +330,11 @@ fn older_group_on_full_disks(
         if frees {
             client.zero(vol, 0, (OLDER - BLOCKS) * BLOCK, false).await.unwrap();
         }
-        // What was freed is free in a checkpoint.
+        // The freed blocks are free in a checkpoint.
         client.checkpoint().await.unwrap();
         client.checkpoint().await.unwrap();
         client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
-        // Together, so that few frames hold them. The first half takes what was never written.
+        // Together, so that few frames hold them. The first half goes to blocks that were never written.
         let (parts, len) = if frees { (2, 1200) } else { (1, BLOCKS) };
         for part in 0..parts {
             let blocks: Vec<u64> = (part * len..(part + 1) * len).map(|block| OLDER - 1 - block).collect();
@@ -359,7 +360,7 @@ fn older_group_on_full_disks(
     (disks, client, opened)
 }
 
-/// ... gives of what is free and has room of its own, and keeps what only the journal names.
+/// ... discards free blocks that have room of their own, and keeps blocks that only the journal names.
 fn helps_itself(planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(1);
     let (disks, before, opened) = older_group_on_full_disks(&world, planted, true);
@@ -379,12 +380,12 @@ fn helps_itself(planted: Option<&'static str>) -> Result<(), String> {
 #[test]
 fn an_older_group_on_a_full_filesystem_helps_itself() {
     helps_itself(None).unwrap();
-    for bug in ["areas_left_unbacked", "given_before_replay"] {
+    for bug in ["areas_stay_unbacked", "discarded_before_replay"] {
         assert!(helps_itself(Some(bug)).is_err(), "{bug}");
     }
 }
 
-/// One that has nothing to give says so, and opens when there is room.
+/// If it has no such blocks, it reports this, and opens when there is room.
 #[test]
 fn an_older_group_that_has_nothing_to_give_waits_for_room() {
     let world = World::new(1);
@@ -397,7 +398,7 @@ fn an_older_group_that_has_nothing_to_give_waits_for_room() {
     opens_again(&world, &disks, &before, setup().config, 1);
 }
 
-/// The power goes, or the server dies, at any moment after room became short.
+/// The power fails, or the server dies, at any moment after room became short.
 fn power(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
@@ -415,7 +416,7 @@ fn power(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
         let _load = handle.start("load", async move {
             for _ in 0..4 {
                 writer.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
-                may_give_way(&writer);
+                may_be_dropped(&writer);
                 for _ in 0..BLOCKS / 2 {
                     let block = throws.below(BLOCKS);
                     writer.write(vol, block * BLOCK, BLOCK, &[]).await.unwrap();
@@ -441,7 +442,7 @@ fn power(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     judge_image(&setup, &oracle, Since::Death, moment.killed(&mut rng), seed).map_err(|e| found("death".into(), e))
 }
 
-/// Nothing that was flushed is lost, and what was given back to the disks is nobody's (U3).
+/// Nothing that was flushed is lost, and discarded blocks are free (U3).
 #[test]
 fn the_power_goes_while_room_is_short() {
     for seed in 0..SEEDS {
@@ -449,9 +450,9 @@ fn the_power_goes_while_room_is_short() {
     }
 }
 
-/// The power fails at each command of a checkpoint that gives blocks back. Meanwhile a flushed write is redirected once
-/// more: if that was not durable yet, the place before it counts.
-fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
+/// The power fails at each command of a checkpoint that discards blocks. Meanwhile a flushed write is redirected once
+/// more. If that was not durable yet, the place before it counts.
+fn during_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
     let world = World::new(seed);
@@ -461,7 +462,7 @@ fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), S
         client.checkpoint().await.unwrap();
         disks.leave_room(0);
         client.write(vol, 100 * BLOCK, BLOCK, &[]).await.unwrap_err();
-        // Until the group looks for room.
+        // Until the group checks for room.
         disks.leave_room(20);
         client.write(vol, 0, BLOCK, &[]).await.unwrap();
         client.flush(vol).await.unwrap();
@@ -484,18 +485,19 @@ fn beside_a_checkpoint(seed: u64, planted: Option<&'static str>) -> Result<(), S
 
 #[test]
 fn what_is_given_back_is_free_for_good() {
-    (0..4).try_for_each(|seed| beside_a_checkpoint(seed, None)).unwrap();
-    let found = (0..16).any(|seed| beside_a_checkpoint(seed, Some("give_back_early")).is_err());
+    (0..4).try_for_each(|seed| during_a_checkpoint(seed, None)).unwrap();
+    let found = (0..16).any(|seed| during_a_checkpoint(seed, Some("room_released_early")).is_err());
     assert!(found, "a planted bug was not found");
 }
 
 #[test]
 fn faults_where_room_is_short_are_found() {
-    must_be_found("not_taken_back", who_waits_goes_on_when_there_is_room_again);
-    must_be_found("room_untold", who_waits_goes_on_when_there_is_room_again);
+    must_be_found("allocation_not_undone", waiting_writes_continue_when_there_is_room_again);
+    must_be_found("room_not_announced", waiting_writes_continue_when_there_is_room_again);
 }
 
-/// A filesystem that never writes in place is full while a group is busy: a checkpoint and frames of the journal meet that.
+/// A filesystem that never writes in place is full while a group is busy. A checkpoint and frames of the journal find
+/// no room.
 struct Full {
     disks: Arc<SimDisks>,
     client: Client,
@@ -506,7 +508,7 @@ struct Full {
 
 type Waited = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
-/// `writes`: as many writers have begun.
+/// `writes`: this many writers have begun.
 fn full_without_writing_in_place(world: &World, setup: &Setup, seed: u64, writers: u64) -> Full {
     let (disks, client) = make(world, setup, 4 * 256 + 3 * BLOCKS).unwrap();
     disks.set_room(Some(disks.room().unwrap().copying()));
@@ -535,8 +537,8 @@ fn full_without_writing_in_place(world: &World, setup: &Setup, seed: u64, writer
     })
 }
 
-/// U6: reads go on, changes are refused in words, and everything else goes on when there is room.
-fn goes_on(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
+/// U6: reads work, changes are refused with a message, and everything else continues when there is room.
+fn continues(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
     let world = World::new(seed);
@@ -571,12 +573,12 @@ fn goes_on(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
 
 #[test]
 fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
-    (0..16).try_for_each(|seed| goes_on(seed, None).map_err(|e| format!("seed {seed}, {e}"))).unwrap();
-    let found = goes_on(0, Some("metadata_stops")).unwrap_err();
+    (0..16).try_for_each(|seed| continues(seed, None).map_err(|e| format!("seed {seed}, {e}"))).unwrap();
+    let found = continues(0, Some("metadata_fails_without_room")).unwrap_err();
     assert!(found.contains("without room"), "{found}");
 }
 
-/// A group that ends does not wait for room: it says what is missing, and nothing is lost.
+/// A group that ends does not wait for room. It reports the missing room, and nothing is lost.
 #[test]
 fn a_group_that_waits_for_room_can_be_closed() {
     for seed in 0..4 {
@@ -595,7 +597,7 @@ fn a_group_that_waits_for_room_can_be_closed() {
     }
 }
 
-/// A server that ends while its group waits for room: what is not answered is the successor's, and no error.
+/// A server that ends while its group waits for room: the successor answers the open requests, and none gets an error.
 fn is_left_to_a_successor(seed: u64, planted: Option<&'static str>) -> Result<(), String> {
     let mut setup = setup();
     setup.config.planted = planted;
@@ -619,5 +621,5 @@ fn is_left_to_a_successor(seed: u64, planted: Option<&'static str>) -> Result<()
 #[test]
 fn a_server_that_ends_without_room_has_a_successor() {
     (0..16).try_for_each(|seed| is_left_to_a_successor(seed, None)).unwrap();
-    assert!((0..16).any(|seed| is_left_to_a_successor(seed, Some("successor_untold")).is_err()));
+    assert!((0..16).any(|seed| is_left_to_a_successor(seed, Some("closed_counts_as_failure")).is_err()));
 }

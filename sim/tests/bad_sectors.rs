@@ -1,5 +1,5 @@
-//! One sector that cannot be read, or is rotten, when a group is opened (J6): what a power cut may leave does not keep
-//! the group from opening; journal records that are missing although they were flushed do.
+//! One sector is unreadable or rotten when a group is opened (J6). Sectors that a power cut may leave do not prevent
+//! the opening. Missing journal records that were flushed do.
 //!
 //! Rule L3.
 
@@ -21,7 +21,7 @@ struct Killed {
     setup: Setup,
     image: Image,
     oracle: Oracle,
-    /// Where the data of the last write lies, and the last frame.
+    /// The place of the last write's data, and of the last frame.
     data: u64,
     frame: u64,
 }
@@ -67,7 +67,7 @@ fn killed(flush: bool, planted: Option<&'static str>) -> Killed {
     Killed { setup, image, oracle, data, frame }
 }
 
-/// Opens it and reads everything; `judge`: by what the oracle allows after power loss.
+/// Opens it and reads everything. `judge`: by what the oracle allows after power loss.
 fn opens(killed: &Killed, image: &Image, unreadable: &[u64], judge: bool) -> Result<(), String> {
     let world = World::new(62);
     let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -99,7 +99,7 @@ fn data_that_was_not_flushed() {
     assert_eq!(opens(&killed, &killed.image, &[killed.data], true), Ok(()));
 }
 
-/// Nothing on the disk says that it was flushed: the record counts as one whose data does not match.
+/// Nothing on the disk says that it was flushed. The record is treated like one whose data does not match.
 #[test]
 fn data_that_no_marker_covers() {
     let killed = killed(true, None);
@@ -119,14 +119,14 @@ fn a_part_of_the_ring_that_was_never_written() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_read_at_all_is_told() {
+fn a_disk_that_cannot_be_read_at_all_is_reported() {
     let killed = killed(true, None);
     let all: Vec<u64> = (0..1000).map(|block| killed.frame + block * 4096).collect();
     let refusal = opens(&killed, &killed.image, &all, true).unwrap_err();
     assert!(refusal.contains("read failed"), "{refusal}");
 }
 
-/// The frames in the image: where, the first record, the marker.
+/// The frames in the image: their places, first records and markers.
 fn frames(image: &Image) -> Vec<(u64, u64, u64)> {
     let mut frames = Vec::new();
     for offset in image.page_offsets(PV) {
@@ -141,12 +141,12 @@ fn frames(image: &Image) -> Vec<(u64, u64, u64)> {
     frames.into_iter().filter(|(of, ..)| *of == life).map(|(_, at, first, marker)| (at, first, marker)).collect()
 }
 
-/// Damages each frame in turn. `Err`: something that was flushed was lost, and the group opened.
+/// Damages each frame in turn. `Err`: flushed data was lost, and the group opened.
 fn each_frame(planted: Option<&'static str>) -> Result<u64, String> {
     let killed = killed(true, planted);
     let frames = frames(&killed.image);
     let highest = frames.iter().map(|(.., marker)| *marker).max().unwrap();
-    // The checkpoint has the first of them.
+    // The checkpoint contains the first of them.
     let captured = 3;
     let mut refused = 0;
     for (at, first, _) in frames {
@@ -168,13 +168,13 @@ fn each_frame(planted: Option<&'static str>) -> Result<u64, String> {
 }
 
 #[test]
-fn flushed_records_that_are_missing_are_told() {
+fn missing_flushed_records_are_reported() {
     let refused = each_frame(None).unwrap();
     assert!(refused >= 20, "{refused}");
 }
 
 #[test]
-fn an_end_that_is_believed_anywhere_is_found() {
-    let why = each_frame(Some("ends_anywhere")).unwrap_err();
+fn a_journal_end_that_is_not_checked_is_found() {
+    let why = each_frame(Some("journal_end_not_checked")).unwrap_err();
     assert!(why.contains("LOST"), "{why}");
 }

@@ -16,7 +16,7 @@ use rowen_sim::rng::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Many leaves, where every other block is written.
+/// Many leaves, in which every other block is written.
 const BLOCKS: u64 = 2048;
 
 async fn snapshot(group: &Arc<Group>, origin: VolumeId, number: u8) -> VolumeId {
@@ -55,7 +55,7 @@ async fn list(group: &Arc<Group>, old: VolumeId, new: VolumeId) -> Result<Vec<Ch
     Ok(ranges)
 }
 
-/// What lists had.
+/// What the lists contained.
 #[derive(Default, Debug)]
 struct Seen {
     lists: u64,
@@ -65,7 +65,7 @@ struct Seen {
     equal: u64,
 }
 
-/// Holds a list from a bookmark against the bytes (MK3).
+/// Compares a list from a bookmark with the bytes (MK3).
 fn hold(had: &[u8], has: &[u8], list: &[Changed], seen: &mut Seen, what: &str) {
     let listed: BTreeMap<u64, Content> =
         list.iter().flat_map(|range| (range.start..range.end()).map(|at| (at, range.content))).collect();
@@ -184,7 +184,8 @@ impl Life {
     }
 }
 
-/// Random lives of volumes with bookmarks. After each step the lists from all bookmarks to all volumes are held against the bytes.
+/// Random lives of volumes with bookmarks. After each step the lists from all bookmarks to all volumes are compared
+/// with the bytes.
 fn lives(seeds: u64) -> Seen {
     let mut all = Seen::default();
     for seed in 1..=seeds {
@@ -197,7 +198,7 @@ fn lives(seeds: u64) -> Seen {
             let what = world.run(life.step(&mut rng));
             world.run(life.look(&format!("seed {seed}, step {step}, {what}")));
             if rng.one_in(9) {
-                // The machine stops, and what was acknowledged and flushed is there.
+                // The machine stops. All flushed writes are there.
                 let flushed = life.volumes[0];
                 world.run(async { life.group.volume(flushed).unwrap().flush().await.unwrap() });
                 let image = disks.moment().power_cut(POLICIES[0], &mut rng);
@@ -248,7 +249,7 @@ fn thin_world(seed: u64) -> (World, Arc<Group>, VolumeId) {
     (world, life.group, life.volumes[0])
 }
 
-/// An emptied bookmark gives back what was overwritten since, and a list costs what changed.
+/// An emptied bookmark frees the blocks that were overwritten since. A list costs as much as the changes.
 #[test]
 fn a_bookmark_holds_nothing_of_what_was_overwritten() {
     let (world, group, volume) = thin_world(1);
@@ -274,7 +275,7 @@ fn a_bookmark_holds_nothing_of_what_was_overwritten() {
         assert_eq!((found.held, found.has_ended, found.created, found.blocks), (0, false, 7, BLOCKS));
         let list = list(&group, mark, volume).await.unwrap();
         hold(&had, &contents(&group, volume).await, &list, &mut Seen::default(), "all was written");
-        // The last other volume that came from there goes.
+        // The last other volume that came from the point is removed.
         group.remove(&[volume]).await.unwrap();
         group.reclaim_idle().await.unwrap();
         assert!(group.find_bookmark("mon").unwrap().has_ended, "MK1");
@@ -297,7 +298,7 @@ fn only_a_snapshot_as_it_was_taken_is_bookmarked() {
 
 /// MK4.
 #[test]
-fn a_bookmark_gives_way_last() {
+fn a_bookmark_is_dropped_last() {
     let world = World::new(1);
     let (_, group) = Setup::small(1, 64).make(&world).unwrap();
     world.run(async {
@@ -326,11 +327,11 @@ fn a_bookmark_gives_way_last() {
 fn planted_bugs_are_found() {
     must_be_found("holes_in_old_leaves", edges_of_leaves);
     must_be_found("bookmark_without_holes", || assert!(lives(24).lists > 0));
-    must_be_found("bookmark_of_any_age", || assert!(lives(24).lists > 0));
-    must_be_found("bookmark_of_anything", bookmarked_while_written);
+    must_be_found("bookmark_older_than_point", || assert!(lives(24).lists > 0));
+    must_be_found("bookmark_of_written_head", bookmarked_while_written);
 }
 
-/// MK2: a discard that ends where a leaf ends leaves a hole to a neighbour that nobody wrote to.
+/// MK2: a discard that ends at the end of a leaf leaves a hole to a neighbour that was not written.
 fn edges_of_leaves() {
     let (world, group, volume) = thin_world(1);
     world.run(async {
@@ -356,7 +357,7 @@ fn discards_at_the_edges_of_leaves_are_listed() {
     edges_of_leaves();
 }
 
-/// What is written to the snapshot between two steps of the command is not taken for its contents.
+/// A write to the snapshot between two steps of the command is not taken for its contents.
 fn bookmarked_while_written() {
     for seed in 1..40 {
         let (world, group, volume) = thin_world(seed);
@@ -377,7 +378,7 @@ fn bookmarked_while_written() {
 }
 
 #[test]
-fn a_write_beside_the_command_is_seen() {
+fn a_write_during_the_command_is_noticed() {
     bookmarked_while_written();
 }
 

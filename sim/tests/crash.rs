@@ -10,7 +10,7 @@ use rowen_sim::rng::Rng;
 use rowen_sim::scenario::{self, Step};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One or two physical volumes, with small or large sectors and extents: the seed chooses.
+/// One or two physical volumes, with small or large sectors and extents. The seed chooses.
 fn setup(seed: u64) -> Setup {
     let mut setup = match seed % 4 {
         1 | 3 => Setup::small(1, 24),
@@ -74,7 +74,7 @@ fn expect_none(report: &Report) {
     );
 }
 
-/// The scenario of a name: `script:NAME:SEED`, `enum:NUMBER`, `random:SEED`.
+/// The scenario with a name: `script:NAME:SEED`, `enum:NUMBER`, `random:SEED`.
 fn scenario_of(name: &str) -> (Vec<Step>, u64, usize) {
     let mut parts = name.split(':');
     let kind = parts.next().unwrap();
@@ -138,7 +138,7 @@ fn scripted_scenarios() {
 fn all_sequences_of_three_steps() {
     let base = scenario::alphabet().len() as u64;
     let all = base * base * base;
-    // A prime stride: a part of the sequences is spread over all of them.
+    // A prime stride spreads a part of the sequences over all of them.
     let count = (all * percent() / 600).clamp(1, all);
     let report = explore_all(count, |n| {
         let effort = Effort { recovery: 200, resume: 16, ..Effort::default() };
@@ -155,8 +155,8 @@ fn random_scenarios() {
     expect_none(&report);
 }
 
-/// A finder that finds nothing proves nothing: each bug planted in the engine must be found.
-/// `first`: the scenario that found it once, which is the first to be tried.
+/// A search that never finds anything proves nothing: each planted bug of the engine must be found. `first`: the
+/// scenario that found it before, which is tried first.
 fn find_planted(bug: &'static str, first: &str) {
     let setup = Setup { config: Config { planted: Some(bug), ..setup(1).config }, ..setup(1) };
     let mut scripts = scenario::scripted();
@@ -201,7 +201,7 @@ fn finds_stale_partial() {
 
 #[test]
 fn finds_child_not_asked() {
-    find_planted("child_not_asked", "snapshots");
+    find_planted("child_not_searched", "snapshots");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn finds_snapshot_not_durable() {
     find_planted("snapshot_not_durable", "snapshots");
 }
 
-/// Explores one scenario, or one state of it: `ROWEN_SCENARIO`, and `ROWEN_STATE=EVENT:POLICY:THROW` (POLICY: a number,
+/// Explores one scenario, or one state of it: `ROWEN_SCENARIO`, and `ROWEN_STATE=EVENT:POLICY:DRAW` (POLICY: a number,
 /// or `death`).
 #[test]
 #[ignore = "only with the environment that a failure prints"]
@@ -222,7 +222,7 @@ fn replay() {
         State { event: parts[0].parse().unwrap(), policy, throw: parts[2].parse().unwrap() }
     });
     let setup = setup(seed);
-    // More is done with each state than when it was found, and nothing less.
+    // At least as much is done with each state as when it was found.
     let effort = Effort { repeat: 2, recovery: 1, resume: 1, sample: 1 };
     let report = Explorer { setup: &setup, effort, seed, only, skip_steps }.explore(&steps);
     println!("{} states, {:?}", report.states, report.stats);

@@ -1,4 +1,5 @@
-//! Disks that rot and lie: damage to metadata is repaired from the second copy or refused in words, never served.
+//! Disks that rot and lie. Damage to metadata is repaired from the second copy or refused with a message. It is never
+//! returned as data.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOp, DiskOpKind, Disks, PvIndex};
@@ -16,7 +17,7 @@ fn steps(name: &str) -> Vec<Step> {
     scenario::scripted().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-/// Runs a scenario and closes the group; gives what is on the disks then, or why the engine would not go on.
+/// Runs a scenario and closes the group. Returns the contents of the disks, or the reason why the engine stopped.
 fn try_run(setup: &Setup, steps: &[Step], prepare: impl FnOnce(&SimDisks)) -> Result<(Image, Oracle), Failure> {
     let world = World::new(7);
     let (disks, group) = setup.make(&world).unwrap();
@@ -52,7 +53,7 @@ fn metadata_pages(image: &Image) -> Vec<(PvIndex, u64)> {
 }
 
 #[test]
-fn one_rotten_page_of_metadata_harms_nobody() {
+fn one_rotten_page_of_metadata_does_no_harm() {
     let setup = Setup::small(2, 24);
     for name in ["snapshots", "group-snapshot", "revert"] {
         let (image, oracle) = run(&setup, &steps(name), |_| {});
@@ -72,7 +73,8 @@ fn one_rotten_page_of_metadata_harms_nobody() {
     }
 }
 
-/// Rot in one copy of anything that the checkpoint uses is found, also where the engine never meets it, and mended.
+/// Rot in one copy of any block that the checkpoint uses is found and repaired, also if the engine itself never reads
+/// the block.
 #[test]
 fn rot_in_either_copy_is_found_and_repaired() {
     let setup = Setup::small(2, 24);
@@ -92,16 +94,16 @@ fn rot_in_either_copy_is_found_and_repaired() {
     for (pv, offset) in metadata_pages(&image) {
         let mut rotten = image.clone();
         rotten.flip(pv, offset + rng.below(4096), rng.below(8) as u8);
-        let (told, unchanged) = verify(rotten.clone(), false);
-        assert_eq!(told.findings.len() as u64, told.repairable, "{:?}", told.findings);
+        let (report, unchanged) = verify(rotten.clone(), false);
+        assert_eq!(report.findings.len() as u64, report.repairable, "{:?}", report.findings);
         let (mended, after) = verify(rotten, true);
-        assert!(mended.findings.is_empty() && mended.repaired.len() == told.findings.len(), "{mended:?}");
+        assert!(mended.findings.is_empty() && mended.repaired.len() == report.findings.len(), "{mended:?}");
         let page = |image: &Image| {
             let mut page = vec![0; 4096];
             image.read(pv, offset, &mut page);
             page
         };
-        if told.repairable > 0 {
+        if report.repairable > 0 {
             found += 1;
             assert!(page(&unchanged) != page(&image), "a check writes nothing");
             assert_eq!(page(&after), page(&image));
@@ -116,7 +118,7 @@ fn any_damage_to_metadata_is_refused_or_harmless() {
     let setup = Setup::small(2, 24);
     let (image, oracle) = run(&setup, &steps("snapshots"), |_| {});
     let mut pages = metadata_pages(&image);
-    // Not the labels: with every copy of the newest gone, the one before it is what a cut of its writing leaves.
+    // Not the labels. If every copy of the newest one is lost, the one before it is what an interrupted write leaves.
     pages.retain(|&(pv, offset)| {
         let mut head = [0; 8];
         image.read(pv, offset, &mut head);
@@ -132,7 +134,7 @@ fn any_damage_to_metadata_is_refused_or_harmless() {
                 0 => damaged.flip(pv, offset + rng.below(4096), rng.below(8) as u8),
                 1 => damaged.write(pv, offset + rng.below(8) * 512, &[rng.bits() as u8; 512]),
                 _ => {
-                    // A page in another's place.
+                    // A page at the place of another.
                     let (from, at) = *rng.pick(&pages);
                     let mut page = [0; 4096];
                     image.read(from, at, &mut page);
@@ -152,8 +154,8 @@ fn any_damage_to_metadata_is_refused_or_harmless() {
     assert!(refused > 0, "some damage must be too much");
 }
 
-/// Numbers of the writes of a scenario whose first page is of checkpoints (the journal, of which there is one copy,
-/// apart).
+/// The numbers of a scenario's writes whose first page belongs to checkpoints. The journal is left out: it has only one
+/// copy.
 fn checkpoint_writes(setup: &Setup, steps: &[Step]) -> Vec<u64> {
     let seen = Arc::new(Mutex::new((0u64, Vec::new())));
     let noting = seen.clone();
@@ -186,7 +188,7 @@ fn a_lost_or_misdirected_write_of_metadata_is_never_served() {
         ] {
             let misdirected = fault.misdirected.is_some();
             let words = format!("{fault:?}");
-            // A group that notices while it is open may refuse to go on, in words.
+            // A group that notices damage while it is open may stop, with a message.
             let (image, oracle) = match try_run(&setup, &steps, |disks| disks.set_faults(fault)) {
                 Ok(outcome) => outcome,
                 Err(Failure::Refused(_)) => continue,
@@ -195,7 +197,7 @@ fn a_lost_or_misdirected_write_of_metadata_is_never_served() {
             };
             match judge_damaged(&setup, &oracle, image, 5) {
                 Ok(_) => {}
-                // What a misdirected write destroys may be data, which has no checksum.
+                // A misdirected write may destroy data, which has no checksum.
                 Err(e) if misdirected && e.contains("RUBBISH") => {}
                 Err(e) => panic!("{words}: {e}"),
             }

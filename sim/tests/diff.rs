@@ -1,4 +1,4 @@
-//! Lists of changes: exact, restartable, and as cheap as what changed.
+//! Lists of changes are exact, can be resumed, and cost as much as the changes.
 //!
 //! Rules DF1, DF2, DF3, DF4, DF5 and DF6.
 
@@ -17,7 +17,7 @@ use rowen_sim::rng::Rng;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Random runs in which the lists of random pairs are held against their bytes after each step.
+/// Random runs. After each step the lists of random pairs are compared with their bytes.
 fn lists(profile: Profile, seeds: u64, steps: u32, moves: Moves) -> (Lists, u64) {
     let seen = run_all_with(profile, seeds, steps, Some(moves));
     let lists = seen.lists;
@@ -29,25 +29,25 @@ fn lists(profile: Profile, seeds: u64, steps: u32, moves: Moves) -> (Lists, u64)
 #[test]
 fn lists_are_what_a_comparison_of_bytes_finds() {
     lists(Profile::Exact, scaled(80), 120, Moves::None);
-    lists(Profile::Wild, scaled(120), 120, Moves::None);
+    lists(Profile::UnknownSectors, scaled(120), 120, Moves::None);
     lists(Profile::Full, scaled(60), 150, Moves::None);
     lists(Profile::Deep, scaled(5), 800, Moves::None);
 }
 
-/// What is moved was the volume's own, and is in the list already (V5).
+/// Blocks that move belonged to the volume, and are in the list already (V5).
 #[test]
 fn re_homing_adds_nothing_to_lists() {
-    let (lists, moved) = lists(Profile::Wild, scaled(60), 120, Moves::Rehome);
+    let (lists, moved) = lists(Profile::UnknownSectors, scaled(60), 120, Moves::Rehome);
     assert!(moved > 0 || scaled(100) < 100, "nothing was moved");
     assert_eq!(lists.copies, 0);
 }
 
-/// V5: a shared block that moves is born anew, and is in a list though nobody changed it.
+/// V5: a shared block that moves gets a new birth. So it is in a list although nobody changed it.
 #[test]
 fn shared_blocks_that_move_are_found() {
     must_be_found("moves_shared", || {
-        let copies =
-            (1..=60).map(|seed| run_seed_with(seed, 120, Profile::Wild, Some(Moves::Rehome)).unwrap().lists.copies);
+        let copies = (1..=60)
+            .map(|seed| run_seed_with(seed, 120, Profile::UnknownSectors, Some(Moves::Rehome)).unwrap().lists.copies);
         assert_eq!(copies.sum::<u64>(), 0);
     });
 }
@@ -55,7 +55,7 @@ fn shared_blocks_that_move_are_found() {
 /// Copies of shared blocks are in lists, and nothing is missing.
 #[test]
 fn filling_adds_its_copies_to_lists() {
-    let (lists, _) = lists(Profile::Wild, scaled(60), 120, Moves::Fill);
+    let (lists, _) = lists(Profile::UnknownSectors, scaled(60), 120, Moves::Fill);
     assert!(lists.copies > 0 || scaled(100) < 100, "nothing was copied");
 }
 
@@ -155,7 +155,7 @@ impl Large {
     }
 }
 
-/// B1 of what a list costs: nodes that changed, on both sides, and none where nothing did.
+/// The cost of a list. It reads changed nodes on both sides, and none where nothing changed.
 #[test]
 fn a_list_reads_what_changed() {
     let mut large = Large::new();
@@ -174,7 +174,7 @@ fn a_list_reads_what_changed() {
         println!("{changes} changes: {reads} reads");
         assert_eq!(blocks(&list), written);
         assert!(reads <= written.len() as u64 * 2 + 2 * u64::from(changes > 0), "{changes} changes: {reads} reads");
-        // The other way round, and once more: all is in memory.
+        // In the other direction, and once more: all is in memory.
         let (back, reads) = large.list(compare(&large.client, new, old));
         assert_eq!((blocks(&back), reads), (written, 0));
         let (_, reads) = large.list(compare(&large.client, old, old));
@@ -182,15 +182,15 @@ fn a_list_reads_what_changed() {
     }
 }
 
-/// What the first leaf of such a volume covers: it is filled in order.
+/// The range of the first leaf of such a volume, which is filled in order.
 const LEFT: u64 = 2 * 160;
 
-/// A tree that lost its upper levels has a root that is as old as the common point, and is not what that was.
+/// A tree that lost its upper levels: its root is as old as the common point, and is not the point's root.
 fn a_volume_of_which_most_was_discarded() {
     let large = Large::new();
     let old = large.world.run(async { large.client.snapshot(&[large.vol], SnapshotKind::default()).await.unwrap()[0] });
     large.world.run(async {
-        // The first leaf stays as it is, and is the root.
+        // The first leaf does not change, and becomes the root.
         large.client.zero(old, LEFT * BLOCK, (BLOCKS - LEFT) * BLOCK, false).await.unwrap();
         large.client.write(large.vol, 20_000 * BLOCK, BLOCK, &[]).await.unwrap();
         for (from, to) in [(old, large.vol), (large.vol, old)] {
@@ -208,8 +208,8 @@ fn a_root_that_was_a_leaf_hides_nothing() {
     a_volume_of_which_most_was_discarded();
 }
 
-/// What was begun goes on after the group was closed and opened. It refuses once one of the volumes is another.
-fn a_list_that_goes_on() {
+/// A list continues after the group was closed and opened. It is refused if one of the volumes is another one by then.
+fn a_resumed_list() {
     let mut large = Large::new();
     let (old, other) = (large.snapshot(), large.snapshot());
     let (client, vol) = (large.client.clone(), large.vol);
@@ -233,7 +233,7 @@ fn a_list_that_goes_on() {
         assert_eq!(found, written);
         assert_eq!(client.group.changed(&compared, BLOCKS + 7, 10).await.unwrap().ranges, []);
         let ended = async |compared: &Compared| client.group.changed(compared, next, 10).await.unwrap_err();
-        // A revert gives another tree, a shrunk volume is another, and so is one that is gone.
+        // A revert changes the tree. A shrunk volume and a removed one are refused, too.
         client.revert(vol, other, false).await.unwrap();
         assert_eq!(ended(&compared).await, Error::Moved);
         let compared = compare(&client, old, vol);
@@ -251,17 +251,17 @@ fn a_list_that_goes_on() {
 }
 
 #[test]
-fn a_list_goes_on_with_the_same_trees_only() {
-    a_list_that_goes_on();
+fn a_list_resumes_with_the_same_trees_only() {
+    a_resumed_list();
 }
 
 #[test]
 fn planted_bugs_of_trees_are_found() {
-    must_be_found("diff_any_head", a_list_that_goes_on);
+    must_be_found("diff_of_changed_head", a_resumed_list);
 }
 
-/// Writes, discards, snapshots, removals and checkpoints go on during a list. It has what had changed before.
-fn lists_beside_changes(seeds: u64, most: usize) {
+/// Writes, discards, snapshots, removals and checkpoints run during a list. It has all blocks that had changed before.
+fn lists_during_changes(seeds: u64, most: usize) {
     for seed in 1..=seeds {
         let mut large = Large::new();
         let (older, old) = (large.snapshot(), large.snapshot());
@@ -309,7 +309,7 @@ fn lists_beside_changes(seeds: u64, most: usize) {
         large.world.run(client.together(ops)).into_iter().for_each(|outcome| outcome.unwrap());
         let listed = blocks(&found.lock());
         let touched: BTreeSet<u64> = written.iter().chain(&discarded).copied().collect();
-        // A block of which nothing was there, written and then discarded, is equal again.
+        // An unmapped block that was written and then discarded is equal again.
         let missed: Vec<&u64> =
             before.iter().filter(|block| !listed.contains(block) && !discarded.contains(block)).collect();
         assert!(missed.is_empty(), "seed {seed}: {missed:?} changed before and are not listed");
@@ -320,12 +320,12 @@ fn lists_beside_changes(seeds: u64, most: usize) {
 }
 
 #[test]
-fn what_changed_before_is_listed_whatever_goes_on() {
-    lists_beside_changes(scaled(6), 3);
-    lists_beside_changes(scaled(3), 10_000);
+fn earlier_changes_are_listed_whatever_runs() {
+    lists_during_changes(scaled(6), 3);
+    lists_during_changes(scaled(3), 10_000);
 }
 
 #[test]
 fn a_step_that_does_not_look_again_is_found() {
-    must_be_found("diff_passes_unread", || lists_beside_changes(6, 3));
+    must_be_found("diff_passes_unread", || lists_during_changes(6, 3));
 }

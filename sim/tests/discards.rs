@@ -1,5 +1,5 @@
-//! Free space is given back to the disks while volumes are written, and the power fails, the server dies, or a disk fails at any moment
-//! of it (rules DC1 to DC6). The simulated disk makes of what is discarded what was there, zeros, or rubbish.
+//! Free blocks are discarded while volumes are written. The power fails, the server dies, or a disk fails at any moment
+//! (rules DC1 to DC6). On the simulated disk, discarded blocks hold their old contents, zeros, or rubbish.
 
 use parking_lot::Mutex;
 use rowen_engine::discards::Policy;
@@ -24,7 +24,7 @@ const ALL: Policy = Policy { freed: true, passed_down: true };
 
 fn setup(pvs: usize, mib: u64, discards: Policy) -> Setup {
     let setup = Setup::small(pvs, mib);
-    Setup { config: Config { discards, least_discarded: 1, ..setup.config }, ..setup }
+    Setup { config: Config { discards, min_discarded: 1, ..setup.config }, ..setup }
 }
 
 struct Made {
@@ -61,7 +61,7 @@ impl Made {
         &self.client.group
     }
 
-    /// Writes, discards, snapshots and removes, on each volume by a client of its own.
+    /// Writes, discards, snapshots and removals, on each volume by a client of its own.
     async fn load(&self, rounds: u64, seed: u64) {
         let ops: Vec<Op> = self.vols.iter().map(|vol| self.work(*vol, rounds, seed + u64::from(*vol))).collect();
         self.client.together(ops).await.into_iter().for_each(|outcome| outcome.unwrap());
@@ -109,7 +109,7 @@ impl Made {
         members(&self.disks.moment().killed(&mut Rng::new(2))).unwrap()
     }
 
-    /// What is there holds what the oracle says, whatever power loss makes of it.
+    /// The contents are what the oracle allows, whatever power loss makes of them.
     fn judge_cuts(&self, seed: u64) {
         let oracle = self.client.oracle.lock().clone();
         for policy in POLICIES.into_iter().map(Some).chain([None]) {
@@ -132,7 +132,7 @@ fn explore(planted: Option<&'static str>, name: &str, seed: u64, effort: Effort)
     Explorer { setup: &setup, effort, seed, only: None, skip_steps: 0 }.explore(&steps)
 }
 
-/// DC1, DC2: the power is cut at commands of scenarios in which all that is freed is discarded.
+/// DC1, DC2: the power is cut at commands of scenarios in which all freed blocks are discarded.
 #[test]
 fn power_fails_while_space_is_given_back() {
     let mut sum = Report::default();
@@ -145,7 +145,7 @@ fn power_fails_while_space_is_given_back() {
     assert!(sum.failures == 0, "{}", sum.findings.join("\n"));
 }
 
-/// The same of a trim of all that is free, under load.
+/// The same for a trim of all free blocks, under load.
 fn trimmed_under_load(seed: u64) {
     let made = made(setup(2, 16, ALL), seed);
     made.disks.keep_moments();
@@ -187,13 +187,13 @@ fn free_space_is_trimmed_under_load() {
     (1..=scaled(4)).for_each(trimmed_under_load);
 }
 
-/// DC1, DC3: what is free is discarded where it lies, while extents move, and after that.
+/// DC1, DC3: free blocks are discarded at their present place, while extents move, and after that.
 fn trimmed_where_it_lies(planted: Option<&'static str>, seed: u64) {
     let mut setup = setup(3, 16, ALL);
     setup.config.planted = planted;
     let made = made(setup, seed);
     made.world.run(async {
-        // Nothing new comes to lie there.
+        // Nothing new is placed there.
         made.group().set_allocatable(PvIndex(1), false).await.unwrap();
         let moves = NewMove { from: PvIndex(1), extents: Vec::new(), to: Vec::new(), volume: None };
         made.group().start_move(moves).await.unwrap();
@@ -208,7 +208,7 @@ fn trimmed_where_it_lies(planted: Option<&'static str>, seed: u64) {
         made.judge().await;
         let trim = made.group().trim_progress();
         assert!(trim.failed.is_none() && trim.done * 4096 >= trim.bytes && trim.bytes > 0, "{trim:?}");
-        // Nothing of it is there any more.
+        // No block is in use there any more.
         made.group().checkpoint().await.unwrap();
         made.group().vacate_pv(PvIndex(1)).await.unwrap();
         made.group().close_without(PvIndex(1)).await.unwrap();
@@ -222,7 +222,7 @@ fn what_is_free_is_discarded_where_it_lies() {
     (1..=scaled(4)).for_each(|seed| trimmed_where_it_lies(None, seed));
 }
 
-/// DC2: a discard takes long. What is written where it is under way waits for it.
+/// DC2: a discard takes long. Writes to its blocks wait for it.
 fn written_meanwhile(planted: bool, seed: u64) {
     let made = made(setup(1, 32, ALL), seed);
     made.world.run(async {
@@ -242,7 +242,7 @@ fn writes_wait_for_a_discard() {
     (1..=scaled(6)).for_each(|seed| written_meanwhile(false, seed));
 }
 
-/// DC3: a discard takes long, and the group is closed. Whoever opens it next writes where that discard is.
+/// DC3: a discard takes long, and the group is closed. The next opening writes to the blocks of that discard.
 fn closed_meanwhile(planted: Option<&'static str>, seed: u64) {
     let mut setup = setup(1, 24, ALL);
     setup.config.planted = planted;
@@ -274,7 +274,7 @@ fn a_closed_group_has_no_discard_under_way() {
     (1..=scaled(3)).for_each(|seed| closed_meanwhile(None, seed));
 }
 
-/// DC4: disks that take no discards, or fail some, cost nobody anything, and are not asked again.
+/// DC4: disks that do not support discards, or fail some, cause no error, and get no more discards.
 fn refused(planted: Option<&'static str>) {
     let mut setup = setup(1, 24, ALL);
     setup.config.planted = planted;
@@ -286,11 +286,11 @@ fn refused(planted: Option<&'static str>) {
         made.group().trim_ended().await;
         assert!(made.group().trim_progress().failed.is_none());
         let asked = made.disks.requests(DiskOpKind::Discard);
-        let errors = made.group().refused_discards();
+        let errors = made.group().discard_errors();
         assert_eq!(errors.iter().map(|error| error.pv).collect::<Vec<_>>(), [PvIndex(0)]);
         made.load(12, 10).await;
         made.client.checkpoint().await.unwrap();
-        assert_eq!((made.disks.requests(DiskOpKind::Discard), made.group().refused_discards()), (asked, vec![]));
+        assert_eq!((made.disks.requests(DiskOpKind::Discard), made.group().discard_errors()), (asked, vec![]));
         made.judge().await;
     });
     let limits = DiscardLimits { granularity: 0, is_whole: false };
@@ -298,12 +298,13 @@ fn refused(planted: Option<&'static str>) {
 }
 
 #[test]
-fn discards_that_fail_are_nobodys_error() {
+fn failed_discards_cause_no_error() {
     refused(None);
 }
 
-/// Room behind the disks comes back: of what was removed if all that is freed is discarded; of what was discarded on volumes, thick and
-/// thin, if that is passed down; of all that is free by a trim. What a snapshot holds stays.
+/// Room behind the disks becomes free. If all freed blocks are discarded: the room of removed volumes. If discards are
+/// passed down: the room of blocks that were discarded on thick and thin volumes. With a trim: the room of all free
+/// blocks. The blocks of snapshots stay.
 #[test]
 fn room_comes_back() {
     for (policy, removed, discarded) in [
@@ -323,7 +324,7 @@ fn room_comes_back() {
                 made.client.checkpoint().await.unwrap();
                 made.world.handle().sleep(Duration::from_secs(3)).await;
             };
-            // What is discarded on a thin volume becomes free.
+            // Blocks that are discarded on a thin volume become free.
             for (vol, comes_back) in [(thick, discarded), (thin, discarded || removed)] {
                 let before = left();
                 made.client.zero(vol, 0, 600 * BLOCK, false).await.unwrap();
@@ -352,7 +353,7 @@ fn room_comes_back() {
     }
 }
 
-/// DC6: a trim right after a removal discards what that frees.
+/// DC6: a trim right after a removal discards the blocks that the removal frees.
 fn trimmed_after_removal(planted: Option<&'static str>, seed: u64) {
     let mut setup = setup(1, 48, Policy::default());
     setup.config.planted = planted;
@@ -377,7 +378,7 @@ fn finds_trims_before_removals() {
     finds("trimmed_before_removals", trimmed_after_removal);
 }
 
-/// What has all of its room keeps it, unless somebody asks.
+/// A disk that has all of its room keeps it, unless a trim is requested.
 #[test]
 fn a_whole_file_stays_whole() {
     let made = made(setup(1, 24, Policy { freed: false, passed_down: true }), 4);
@@ -387,7 +388,7 @@ fn a_whole_file_stays_whole() {
         made.client.zero(made.vols[0], 0, 1000 * BLOCK, false).await.unwrap();
         made.world.handle().sleep(Duration::from_secs(3)).await;
         assert_eq!(made.disks.requests(DiskOpKind::Discard), 0);
-        // All of it is in whole parts of this size: the disk would say so.
+        // All of it is in whole parts of this size: the disk would report more.
         let watch = |op: &rowen_engine::disk::DiskOp| {
             if let rowen_engine::disk::DiskOp::Discard { segments } = op {
                 let odd = |s: &rowen_engine::disk::Segment| (s.offset | u64::from(s.len)) % 65536 != 0;
@@ -401,7 +402,7 @@ fn a_whole_file_stays_whole() {
     });
 }
 
-/// DC5: nothing is asked of the disks that nobody wants.
+/// DC5: without discards in the settings, the disks get none.
 #[test]
 fn nothing_is_given_back_unasked() {
     let made = made(setup(1, 24, Policy::default()), 4);
@@ -431,7 +432,7 @@ fn finds_discards_before_their_checkpoint() {
 
 #[test]
 fn finds_discards_of_what_is_in_use() {
-    finds("discards_unasked", |planted, seed| {
+    finds("discards_used_blocks", |planted, seed| {
         let mut setup = setup(1, 24, ALL);
         setup.config.planted = planted;
         let made = made(setup, seed);
@@ -449,15 +450,15 @@ fn finds_writes_that_do_not_wait() {
 
 #[test]
 fn finds_discards_at_home() {
-    finds("discards_at_home", trimmed_where_it_lies);
+    finds("discards_ignore_moves", trimmed_where_it_lies);
 }
 
 #[test]
 fn finds_discards_of_closed_groups() {
-    finds("discards_beside_checkpoints", closed_meanwhile);
+    finds("discards_during_checkpoints", closed_meanwhile);
 }
 
 #[test]
 fn finds_discards_that_are_needed() {
-    must_be_found("discards_are_needed", || refused(Some("discards_are_needed")));
+    must_be_found("discard_failure_stops", || refused(Some("discard_failure_stops")));
 }

@@ -33,7 +33,7 @@ fn done(world: &World, disks: &SimDisks, op: DiskOp) -> Result<Vec<u8>, DiskErro
     world.run(start(disks, op)).map(|buf| buf.map_or(Vec::new(), |buf| buf.as_slice().to_vec()))
 }
 
-/// Values found in the given sectors after power cuts under a policy, over many throws.
+/// The values of the given sectors after power cuts under a policy, over many draws.
 fn outcomes(disks: &SimDisks, policy: Policy, sectors: &[u64]) -> BTreeSet<Vec<u8>> {
     let moment = disks.moment();
     let values = |seed| {
@@ -91,7 +91,7 @@ fn a_flush_covers_what_completed_before_it_and_nothing_else() {
 fn what_is_flushed_is_not_overtaken_by_older_cached_writes() {
     for seed in 0..200 {
         let (world, disks) = disks(seed);
-        // Two writes under way together, then one that began after both: flushed, it must stay.
+        // Two writes in flight together, then one that began after both. It was flushed, so it must stay.
         let (a, b) = (start(&*disks, write(0, 1, 2048)), start(&*disks, write(512, 2, 512)));
         world.run(async { (a.await.unwrap(), b.await.unwrap()) });
         done(&world, &disks, write(0, 3, 1024)).unwrap();

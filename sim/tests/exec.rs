@@ -1,4 +1,4 @@
-//! The simulated world itself: the same seed is the same run, another is another, and nothing hangs in silence.
+//! The simulated world itself. The same seed makes the same run, another seed another one, and no hang stays unnoticed.
 
 use parking_lot::Mutex;
 use rowen_engine::runtime::Runtime;
@@ -7,7 +7,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ten tasks that sleep and log; returns the log and the trace hash.
+/// Ten tasks that sleep and log. Returns the log and the trace hash.
 fn race(world: &World) -> (Vec<u64>, u64) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let handle = world.handle();
@@ -46,7 +46,7 @@ fn fifo_runs_in_order() {
 }
 
 #[test]
-fn a_deadlock_names_who_waits() {
+fn a_deadlock_names_the_waiting_tasks() {
     let world = World::new(1);
     world.handle().spawn("waits-for-ever", Box::pin(pending()));
     world.handle().spawn("ends", Box::pin(async {}));

@@ -1,6 +1,6 @@
-//! A disk fails while its group is in use, and the group goes on without it (rule MB9).
+//! A disk fails while its group is in use, and the group continues without it (rule MB9).
 
-use crate::journals::{BLOCKS, written_volumes};
+use crate::journal_copies::{BLOCKS, written_volumes};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::error::Error;
@@ -32,7 +32,7 @@ struct Made {
     vols: Vec<Vol>,
 }
 
-/// A group with volumes on all of its disks, of which one has a snapshot.
+/// A group with volumes on all of its disks. One volume has a snapshot.
 fn made(seed: u64, setup: &Setup) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).unwrap();
@@ -42,7 +42,7 @@ fn made(seed: u64, setup: &Setup) -> Made {
     Made { world, disks, client, vols }
 }
 
-/// Writes here and there, with flushes, until the group stops. What fails on the disk that fails is no reason to end.
+/// Random writes, with flushes, until the group stops. Errors of the failed disk do not end the load.
 fn load(client: &Client, vol: Vol, seed: u64, handle: &Arc<Handle>) -> Op {
     let (client, handle) = (client.clone(), handle.clone());
     Box::pin(async move {
@@ -64,7 +64,7 @@ fn load(client: &Client, vol: Vol, seed: u64, handle: &Arc<Handle>) -> Op {
     })
 }
 
-/// The disk fails under load. Why the group has stopped.
+/// The disk fails under load. Returns the reason why the group stopped.
 fn fails(made: &Made, pv: PvIndex, seed: u64) -> Error {
     let handle = made.world.handle();
     let mut ops: Vec<Op> =
@@ -97,7 +97,8 @@ fn open(image: Image, setup: &Setup, lineage: Option<u64>, oracle: Shared) -> Op
     Opened { world, disks, client }
 }
 
-/// Reads everything block by block. What can be read is right by the oracle, and what cannot may be lost. How many blocks cannot.
+/// Reads everything block by block. The oracle judges what can be read. The rest must be allowed to be lost. Returns
+/// the number of unreadable blocks.
 async fn judge_each(
     client: &Client,
     oracle: &Oracle,
@@ -120,7 +121,7 @@ async fn judge_each(
     check.findings.first().map_or(Ok(lost), |finding| Err(finding.clone()))
 }
 
-/// One of the disks fails, the group goes on without it, and it comes back with what it had flushed.
+/// One of the disks fails, the group continues without it, and the disk returns with all flushed data.
 fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     let setup = setup(usize::from(pvs), second_journal);
     let (made, pv) = (made(seed, &setup), PvIndex(failing));
@@ -128,7 +129,7 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
         Error::DiskLost(error) => assert_eq!(error.pv, pv, "seed {seed}"),
         error => panic!("seed {seed}: {error}"),
     }
-    // A disk that is away has no bad places.
+    // A missing disk has no bad blocks.
     assert_eq!(made.client.group.bad_places(), Vec::<String>::new(), "seed {seed}");
     let (oracle, moment) = (made.client.oracle.lock().clone(), made.disks.moment());
     let mut image = moment.killed(&mut Rng::new(seed));
@@ -144,9 +145,9 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     for policy in POLICIES {
         let cut = moment.power_cut(policy, &mut Rng::new(seed));
         let back = open(rest.with_pv_of(pv, &cut), &setup, None, Shared::default());
-        back.world.run(back.client.group.take_back(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        back.world.run(back.client.group.restore_missing(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let unproven = back.client.group.unproven_blocks();
-        // What was flushed is there, and what nobody can prove is an error (MB7).
+        // Flushed data is there. Blocks that cannot be proven are errors (MB7).
         let judged = back.world.run(judge_each(&back.client, &oracle, Since::PowerLoss, |_| true));
         let lost = judged.unwrap_or_else(|why| panic!("seed {seed}, {policy:?}, back: {why}"));
         assert!(lost <= unproven, "seed {seed}: {lost} blocks cannot be read");
@@ -177,17 +178,17 @@ fn any_of_three_fails() {
 }
 
 #[test]
-fn a_dead_disk_that_is_taken_for_one_with_bad_places_is_found() {
+fn a_dead_disk_that_counts_as_bad_blocks_is_found() {
     // Some seeds do not meet it.
-    must_be_found("dead_disk_is_a_bad_place", || each_fails(8));
+    must_be_found("failed_disk_is_bad_block", || each_fails(8));
 }
 
 #[test]
 fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
-    must_be_found("flushed_without_it", || each_fails(8));
+    must_be_found("flushed_without_disk", || each_fails(8));
 }
 
-/// The journal is on one disk only: without that one there is no group, and it stops as ever.
+/// The journal is on one disk only. Without that disk there is no group, so the group stops for good.
 fn needed_one_fails() {
     let once = setup(2, false);
     let made_one = made(5, &once);
@@ -207,15 +208,15 @@ fn one_that_is_needed_stops_the_group() {
 
 #[test]
 fn to_go_on_without_what_is_needed_is_found() {
-    must_be_found("lost_whatever_it_is", needed_one_fails);
+    must_be_found("needed_disk_left_out", needed_one_fails);
 }
 
-/// What is placed anew needs no disk that fails: who writes it gets no error, but an answer of another opening.
+/// New blocks need no failed disk. Their writer gets no error: the next opening answers.
 fn new_places_are_elsewhere() {
     let setup = setup(3, true);
     for seed in 51..54 {
         let made = made(seed, &setup);
-        // The third has no copy of the journal, and all that is new goes there.
+        // The third has no copy of the journal, and all new blocks go there.
         for pv in 0..2 {
             made.world.run(made.client.group.set_allocatable(PvIndex(pv), false)).unwrap();
         }
@@ -240,11 +241,11 @@ fn a_write_that_can_go_elsewhere_is_no_error() {
 
 #[test]
 fn an_error_for_what_can_go_elsewhere_is_found() {
-    must_be_found("failed_write_is_told", new_places_are_elsewhere);
+    must_be_found("failed_write_reported", new_places_are_elsewhere);
 }
 
-/// Writes of parts of blocks that were left to the next opening are carried out there: what they need of the old contents is not
-/// where they were about to write.
+/// Writes of parts of blocks that were left to the next opening are carried out there. The old contents that they need
+/// are not at the place that they were about to write.
 fn parts_of_blocks_are_written_next() {
     const LEN: u64 = 3 * BLOCK;
     let setup = setup(3, true);
@@ -254,7 +255,7 @@ fn parts_of_blocks_are_written_next() {
         let vol = made.vols[0];
         let info = made.client.group.volumes().into_iter().find(|info| number(info.uuid) == vol).unwrap();
         let volume = made.client.group.volume(info.id).unwrap();
-        // Its arena is closed. The next one is on another disk than its old blocks.
+        // Its arena is closed. The next arena is on another disk than its old blocks.
         for is_allocatable in [false, true] {
             made.world.run(made.client.group.set_allocatable(PvIndex(0), is_allocatable)).unwrap();
             volume.forget_written_to();
@@ -263,7 +264,7 @@ fn parts_of_blocks_are_written_next() {
         }
         let fails = PvIndex(volume.written_to().iter().next().unwrap() as u16);
         made.disks.set_faults(Faults { away: Some(fails), ..Faults::default() });
-        // Places of which nothing lies on the disk.
+        // Places without contents on the disk.
         let all = (0..28).map(|n| (n * 50 + 7) * BLOCK + 700);
         let reads = |at: &u64| made.world.run(made.client.look(vol, at - 700, LEN + BLOCK)).is_ok();
         let places: Vec<u64> = all.filter(reads).collect();
@@ -298,7 +299,7 @@ fn a_record_of_a_part_of_a_block_that_hides_its_old_contents_is_found() {
     must_be_found("parts_recorded_early", parts_of_blocks_are_written_next);
 }
 
-/// Of two that fail, one after the other, the second stops what is left.
+/// Two disks fail, one after the other. The second failure stops the group for good.
 #[test]
 fn the_last_one_stops_the_group() {
     let setup = setup(2, true);
@@ -312,7 +313,7 @@ fn the_last_one_stops_the_group() {
     assert!(matches!(error, Error::Poisoned(_)), "{error}");
 }
 
-/// A volume knows which disks it wrote to since it was flushed.
+/// A volume knows which disks it wrote to since its last flush.
 #[test]
 fn a_volume_knows_where_it_wrote() {
     let setup = setup(2, true);

@@ -1,8 +1,8 @@
-//! Figures of a group of 10 TiB on a modelled flash disk: how long it takes to open, and how long a write waits during
-//! background work. Not part of the usual run: `docs/testing.md` has the commands and what was measured.
+//! Figures of a group of 10 TiB on a modelled flash disk: the time of an opening, and how long a write waits during
+//! background work. Not part of the usual run: `docs/testing.md` has the commands and the results.
 //!
-//! The disk's time is virtual and exact, and the processor costs nothing in it. For an opening, the processor's time is
-//! printed separately, to 4 ms. For writes, only the disk's time is printed: what they wait for, not what they cost.
+//! The disk's time is virtual and exact, and does not include processor time. For an opening, the processor's time is
+//! printed separately, to 4 ms. For writes, only the disk's time is printed: their waiting, not their cost.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const TIB: u64 = 1 << 40;
-/// Nanoseconds that this thread has had of a processor.
+/// Nanoseconds of processor time of this thread.
 fn processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()
@@ -50,7 +50,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Opens the group in a world of its own, and returns what that took.
+    /// Opens the group in a world of its own, and returns the time that it took.
     fn open(spill: &Arc<SpillDisks>, what: &str) -> Machine {
         let world = World::new(7);
         let disk = Modelled::new(spill.clone(), world.handle(), FLASH);
@@ -75,7 +75,7 @@ impl Machine {
         Machine { world, group }
     }
 
-    /// So many writes of single blocks anywhere below `limit`, many at a time, with a flush now and then.
+    /// This many writes of single blocks at random below `limit`, many at a time, with a flush now and then.
     fn scatter(&self, id: VolumeId, count: u64, limit: u64, seed: u64) {
         let volume = self.group.volume(id).unwrap();
         let buf = Arc::new(PageBuf::zeroed(BLOCK_SIZE as usize));
@@ -99,9 +99,9 @@ impl Machine {
     }
 }
 
-/// A group of 10 TiB, of which a thick volume has 80 %. A snapshot, `FIRST` writes anywhere in the volume, a second
+/// A group of 10 TiB, of which a thick volume has 80 %. A snapshot, `FIRST` random writes in the volume, a second
 /// snapshot, `WRITES` writes, and the first snapshot is removed. So a part of the volume, and of the free space, is in
-/// single blocks, and the second snapshot has about `WRITES` extents of its own.
+/// single blocks. The second snapshot has about `WRITES` extents of its own.
 fn aged() -> (Arc<SpillDisks>, Machine, VolumeId) {
     let second = number("WRITES", 150_000);
     let writes = number("FIRST", second);
@@ -135,8 +135,8 @@ fn id_of(group: &Group, name: &str) -> VolumeId {
     group.volumes().iter().find(|info| info.name == name).unwrap().id
 }
 
-/// Opening after a kill while the blocks of a removed snapshot, each by itself, wait for the checkpoint that makes them
-/// usable.
+/// Opening after a kill, while the blocks of a removed snapshot, each a run of its own, wait for the checkpoint that
+/// makes them usable.
 #[test]
 #[ignore = "a figure"]
 fn opening_with_frees() {
@@ -171,9 +171,9 @@ fn opening() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// Writes to the other volume, one at a time, until `work` is done, or a thousand. Returns how long each took in
-/// microseconds, and how many of them were during the work.
-fn writes_beside(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
+/// Writes to the other volume, one at a time, until `work` is done, or a thousand. Returns the duration of each in
+/// microseconds, and the number of writes during the work.
+fn writes_during(machine: &Machine, work: impl Future<Output = ()> + Send + 'static) -> (Vec<u64>, usize) {
     let clock = machine.world.handle();
     let is_done = Arc::new(Mutex::new(false));
     let (group, done) = (machine.group.clone(), is_done.clone());
@@ -212,17 +212,17 @@ fn tell(what: &str, (took, beside): &(Vec<u64>, usize)) {
 /// The longest write during each kind of background work.
 #[test]
 #[ignore = "a figure"]
-fn writes_beside_work() {
+fn writes_during_work() {
     let (spill, machine, volume) = aged();
     let blocks = 8 * TIB / BLOCK_SIZE;
-    tell("nothing else", &writes_beside(&machine, async {}));
+    tell("nothing else", &writes_during(&machine, async {}));
     let group = machine.group.clone();
     machine.world.run(async { group.snapshot(&[snapshot(id_of(&group, "other"), "ofother")]).await.unwrap() });
-    tell("after a snapshot", &writes_beside(&machine, async {}));
+    tell("after a snapshot", &writes_during(&machine, async {}));
 
     machine.scatter(volume, 30_000, blocks, 9);
     let beside = group.clone();
-    tell("a checkpoint", &writes_beside(&machine, async move { beside.checkpoint().await.unwrap() }));
+    tell("a checkpoint", &writes_during(&machine, async move { beside.checkpoint().await.unwrap() }));
 
     let beside = group.clone();
     let second = id_of(&group, "second");
@@ -233,20 +233,20 @@ fn writes_beside_work() {
             beside.checkpoint().await.unwrap();
         }
     };
-    tell("a removal, and making usable what it frees", &writes_beside(&machine, removal));
+    tell("a removal, and making usable what it frees", &writes_during(&machine, removal));
 
     let beside = group.clone();
     let check = async move {
         let report = beside.check_open().await.unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     };
-    tell("a check", &writes_beside(&machine, check));
+    tell("a check", &writes_during(&machine, check));
     println!("{:?}", group.stats());
     drop((machine, group));
     drop(spill);
 }
 
-/// A list of changes from its beginning to its end, and what it took.
+/// A whole list of changes, and its cost.
 fn listed(machine: &Machine, disk: &Modelled, [old, new]: [&str; 2], what: &str) -> u64 {
     let group = machine.group.clone();
     let compared = group.compare(Some(id_of(&group, old)), id_of(&group, new)).unwrap();
@@ -269,7 +269,7 @@ fn listed(machine: &Machine, disk: &Modelled, [old, new]: [&str; 2], what: &str)
     blocks
 }
 
-/// Lists of changes of a volume of 1 TiB, of which `CHANGES` single blocks anywhere were written since a snapshot.
+/// Lists of changes of a volume of 1 TiB, of which `CHANGES` single blocks at random were written since a snapshot.
 #[test]
 #[ignore = "a figure"]
 fn lists_of_changes() {

@@ -1,6 +1,6 @@
-//! Any image whatever: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking,
-//! reading and closing end, with an error in words if something is wrong. Nothing panics or takes more memory than the
-//! image justifies. A refused group's disks do not change.
+//! Arbitrary images: physical volumes with random bytes, rotten bytes, and forged metadata. Opening, checking, reading
+//! and closing end, with a message if something is wrong. Nothing panics or takes more memory than the image justifies.
+//! A refused group's disks do not change.
 
 use rowen_engine::disk::PvIndex;
 use rowen_engine::format::{journal, node, stream, superblock};
@@ -9,16 +9,16 @@ use rowen_sim::crash::Setup;
 use rowen_sim::disk::Image;
 use rowen_sim::effort::scaled;
 use rowen_sim::forge::Forger;
-use rowen_sim::hostile::{Fate, Hostile, flipped, sound_images, survive};
+use rowen_sim::hostile::{Hostile, ImageOutcome, flipped, sound_images, survive};
 use rowen_sim::rng::Rng;
 
-/// How many mutants of each kind: `ROWEN_FUZZ`, or as many as are usual.
+/// How many mutants of each kind: `ROWEN_FUZZ`, or the usual number.
 fn rounds(usual: u64) -> u64 {
     std::env::var("ROWEN_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| scaled(usual))
 }
 
-/// Judges `rounds` mutants, or the one of `ROWEN_SEED`. `least` is how many must be refused and how many opened: fewer
-/// do not reach everything. Returns how many were opened.
+/// Judges `rounds` mutants, or the one of `ROWEN_SEED`. `least`: how many must be refused and how many opened. Fewer do
+/// not reach everything. Returns the number of opened ones.
 fn judge(
     what: &str,
     rounds: u64,
@@ -31,8 +31,8 @@ fn judge(
     for seed in only.map_or(0..rounds, |only| only..only + 1) {
         let (name, image) = mutant(&mut Rng::new(seed));
         match survive(setup, &image, seed) {
-            Ok(Fate::Refused) => refused += 1,
-            Ok(Fate::Opened) => opened += 1,
+            Ok(ImageOutcome::Refused) => refused += 1,
+            Ok(ImageOutcome::Opened) => opened += 1,
             Err(e) => findings.push(format!("ROWEN_SEED={seed} ({name}): {e}")),
         }
     }
@@ -61,22 +61,28 @@ fn forged_metadata_is_refused_or_harmless() {
     assert!(grown < 2 << 30, "a mutant claimed {grown} bytes");
 }
 
-/// What `rowen-sim --images` makes a million of.
+/// `rowen-sim --images` makes a million of these.
 #[test]
 fn hostile_images_are_refused_or_harmless() {
     let hostile = Hostile::new(Setup::small(2, 24)).unwrap();
     let judged: Vec<_> = (0..rounds(3000)).map(|seed| hostile.judge(seed)).collect();
     let wrong: Vec<_> = judged.iter().filter_map(|fate| fate.as_ref().err()).take(5).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
-    let opened = judged.iter().filter(|fate| **fate == Ok(Fate::Opened)).count();
+    let opened = judged.iter().filter(|fate| **fate == Ok(ImageOutcome::Opened)).count();
     let tenth = judged.len() / 10;
     assert!(opened > tenth && judged.len() - opened > tenth, "{opened} of {} opened", judged.len());
 }
 
-/// Images that once ended in a panic or not at all, as long as the engine makes the same sound images: a count of what
-/// a child does not use that was larger than any; a head that two volumes claim; two nodes with one place; counters
-/// that were too low; a tree that is its own parent; two volumes of one number; a number that the journal gives away
-/// again; nodes of two trees with one place, written to; a volume larger than any disk that was reduced.
+/// Images that once ended in a panic or not at all. They stay the same as long as the engine makes the same sound
+/// images:
+///
+/// * a count of blocks that a child does not use, larger than any possible one;
+/// * a head that two volumes claim, two nodes with one place, two volumes with one number;
+/// * counters that were too low;
+/// * a tree that is its own parent;
+/// * a number that the journal assigns again;
+/// * nodes of two trees with one place, written to;
+/// * a volume larger than any disk that was reduced.
 #[test]
 fn images_that_were_found() {
     let hostile = Hostile::new(Setup::small(2, 24)).unwrap();
@@ -87,16 +93,16 @@ fn images_that_were_found() {
     }
 }
 
-/// The test above would find a write that looks for such a node for ever.
+/// The test above would find a write that searches for such a node for ever.
 #[test]
 fn a_node_that_is_asked_for_again_and_again_is_found() {
     let mut setup = Setup::small(2, 24);
-    setup.config.planted = Some("displaced_asked_again");
+    setup.config.planted = Some("displaced_node_reread");
     let found = Hostile::new(setup).unwrap().judge(40_040_537).unwrap_err();
     assert!(found.contains("livelock"), "{found}");
 }
 
-/// A journal record says that a volume takes its own contents. Whoever replays it must not wait for itself.
+/// A journal record says that a volume takes its own contents. Its replay must not wait for itself.
 #[test]
 fn a_revert_to_itself_ends() {
     let setup = Setup::small(2, 24);
@@ -166,14 +172,14 @@ fn disks_of_noise_and_shortened_disks_are_refused() {
     assert_eq!(opened, 0);
 }
 
-/// The most address space that this process ever had: claims count, whether the bytes were touched or not.
+/// The most address space that this process ever had. It counts whether the bytes were touched or not.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmPeak:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Random bytes, or zeros with some random bytes, behind the right magic.
+/// Random bytes, or zeros with some random bytes, behind the right magic number.
 fn noise(rng: &mut Rng, len: usize, magic: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; len];
     if rng.one_in(2) {

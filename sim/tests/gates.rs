@@ -32,7 +32,7 @@ fn make(world: &World) -> (Arc<SimDisks>, Client, Vol) {
 }
 
 /// Runs `command` while readers keep at least one request to the volume in flight.
-fn beside_readers(seed: u64, of: impl AsyncFnOnce(&Client, Vol) -> Vol, command: impl AsyncFnOnce(&Client, Vol)) {
+fn with_readers(seed: u64, of: impl AsyncFnOnce(&Client, Vol) -> Vol, command: impl AsyncFnOnce(&Client, Vol)) {
     let world = World::new(seed);
     let (_, client, origin) = make(&world);
     let read = world.run(of(&client, origin));
@@ -59,7 +59,7 @@ fn beside_readers(seed: u64, of: impl AsyncFnOnce(&Client, Vol) -> Vol, command:
 #[test]
 fn a_volume_is_resized_while_it_is_read() {
     for seed in 0..8 {
-        beside_readers(
+        with_readers(
             seed,
             async |_, origin| origin,
             async |client, origin| {
@@ -71,13 +71,13 @@ fn a_volume_is_resized_while_it_is_read() {
 }
 
 #[test]
-fn an_origin_goes_on_whose_snapshot_is_read_and_outgrown() {
+fn an_origin_continues_when_its_snapshot_is_read_and_outgrown() {
     for seed in 0..8 {
         let snapshot = async |client: &Client, origin| {
             let kind = SnapshotKind { reserve: Some(4), ..SnapshotKind::default() };
             client.snapshot(&[origin], kind).await.unwrap()[0]
         };
-        beside_readers(seed, snapshot, async |client, origin| {
+        with_readers(seed, snapshot, async |client, origin| {
             for block in 0..8 {
                 client.write(origin, block * 8, 8, &[]).await.unwrap();
             }

@@ -1,15 +1,18 @@
 //! The golden image of format version 1: a volume group that was written once and is kept in `sim/tests/golden`. Every
 //! later program must open, read and check it.
 //!
-//! It has all that the format has: two physical volumes, thick and thin volumes, writable, read-only, reserved and
-//! invalid snapshots. It also has a snapshot of a snapshot, a reverted volume and a removal under way. Its journal has
-//! records that no checkpoint holds; no flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write` makes
-//! a missing image, for a new version. `v1.txt` says what the image must hold; no program writes it.
+//! It uses the whole format: two physical volumes, thick and thin volumes, writable, read-only, reserved and invalid
+//! snapshots. It also has a snapshot of a snapshot, a reverted volume and a removal in progress. Its journal has
+//! records that no checkpoint contains. No flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write`
+//! makes a missing image, for a new version. `v1.txt` lists the contents of the image; no program writes it.
 //!
-//! There are five more groups. The first physical volume of one left (`FEATURE_GAPS`), with the journal in its second
-//! place. One physical volume of the second is not allocatable (`FEATURE_ALLOCATION`). The third was opened without one of
-//! its physical volumes (`FEATURE_MEMBERS`). The fourth has its journal twice (`FEATURE_SECOND_JOURNAL`), the fifth a
-//! bookmark (`FEATURE_BOOKMARKS`).
+//! There are five more groups:
+//!
+//! 1. The first physical volume left (`FEATURE_GAPS`), so the journal is at its second place.
+//! 2. One physical volume is not allocatable (`FEATURE_ALLOCATION`).
+//! 3. The group was opened without one of its physical volumes (`FEATURE_MEMBERS`).
+//! 4. The journal has two copies (`FEATURE_SECOND_JOURNAL`).
+//! 5. There is a bookmark (`FEATURE_BOOKMARKS`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -37,7 +40,7 @@ fn config() -> Config {
     Config { cache_bytes: 256 << 10, ..Config::default() }
 }
 
-/// Each block is full of one byte, so that the image stays small and a reader sees whose it is.
+/// Each block is full of one byte. So the image stays small, and a reader sees which write made the block.
 async fn fill(volume: &Volume, block: u64, blocks: u64, byte: u8) {
     let len = blocks * BLOCK_SIZE;
     let mut buf = PageBuf::zeroed(len as usize);
@@ -108,7 +111,7 @@ fn make() -> Image {
     image
 }
 
-/// What checkpoints hold.
+/// The contents of checkpoints.
 async fn first_life(group: &Arc<Group>) -> VolumeId {
     let thick = group.create_volume(new_volume("thick", VolumeKind::Thick, 64, 1)).await.unwrap();
     let thin = group.create_volume(new_volume("thin", VolumeKind::Thin, THIN, 2)).await.unwrap();
@@ -135,7 +138,7 @@ async fn first_life(group: &Arc<Group>) -> VolumeId {
     gone
 }
 
-/// What the journal alone holds.
+/// The contents of the journal alone.
 async fn second_life(group: &Arc<Group>, gone: VolumeId) {
     let find = |name: &str| group.find(name).unwrap();
     let (thick, thin) = (find("thick"), find("thin"));
@@ -167,7 +170,7 @@ fn lost_block(image: &Image) -> Option<(PvIndex, u64)> {
     })
 }
 
-/// The group in words: volumes, properties, counters, and each run of blocks that are full of one byte.
+/// The group as text: volumes, properties, counters, and each run of blocks that are full of one byte.
 async fn describe(group: &Arc<Group>) -> String {
     let mut text = String::new();
     let info = group.info();
@@ -230,7 +233,7 @@ fn note(run: Option<(u64, u64, u8)>, text: &mut String) {
     }
 }
 
-/// Opens an image and compares it with what is written about it: read-only (which must not write), then in earnest.
+/// Opens an image and compares it with its description: read-only (which must not write), then for writing.
 fn judge(image: &Image, expected: &str) {
     let world = World::new(3);
     let sim = SimDisks::with_image(world.handle(), image.clone());
@@ -430,8 +433,8 @@ fn judge_with_unallocatable(image: &Image) {
     });
 }
 
-/// A group of three physical volumes that was opened without the third, on which a volume lies. The program died after some more
-/// writes.
+/// A group of three physical volumes that was opened without the third, which holds a volume. The program died after
+/// some more writes.
 fn make_without_one() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 3]);
@@ -461,7 +464,7 @@ fn make_without_one() -> Image {
         fill(&here, 8, 4, 0x13).await;
         here.flush().await.unwrap();
     });
-    // The third came back as it left.
+    // The third came back in the state in which it left.
     disks.moment().killed(&mut Rng::new(1)).with_pv_of(PvIndex(2), &whole)
 }
 
@@ -480,7 +483,7 @@ fn judge_without_one(image: &Image) {
         assert_eq!(found, "  0+8 11\n  8+4 13\n  12+20 11\n");
         let lost = volume("lost").read(0, 4096, PageBuf::zeroed(4096)).await;
         assert!(matches!(lost, Err(Error::Disk(_))), "{lost:?}");
-        group.take_back(PvIndex(2)).await.unwrap();
+        group.restore_missing(PvIndex(2)).await.unwrap();
         found.clear();
         contents(&volume("lost"), 256, &mut found).await;
         assert_eq!(found, "  0+32 12\n");
@@ -490,7 +493,8 @@ fn judge_without_one(image: &Image) {
     assert!(features(&sim.current()) & FEATURE_MEMBERS == 0, "nothing is left to tell");
 }
 
-/// A group with its journal on both of its physical volumes. What was written beside a snapshot and flushed is in the journal alone.
+/// A group with its journal on both of its physical volumes. Flushed writes to blocks that a snapshot shares are in the
+/// journal alone.
 fn make_with_two_journals() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 2]);
@@ -510,7 +514,7 @@ fn make_with_two_journals() -> Image {
         }
         group.checkpoint().await.unwrap();
         for pv in 0..2 {
-            // What is redirected goes to the other one.
+            // Redirected writes go to the other one.
             group.set_allocatable(PvIndex(1 - pv), false).await.unwrap();
             let id = ids[usize::from(pv)];
             snapshot(&group, id, &format!("of{pv}"), 5 + pv as u8, None, true).await;
@@ -547,7 +551,7 @@ fn judge_with_two_journals(image: &Image) {
     }
 }
 
-/// A group with a bookmark, of whose snapshot nothing is left, and what was written and discarded since.
+/// A group with a bookmark whose snapshot is gone. Later writes and discards followed.
 fn make_with_a_bookmark() -> Image {
     let world = World::new(1);
     let disks = SimDisks::new(world.handle(), &[PV; 1]);
@@ -592,7 +596,7 @@ fn judge_with_a_bookmark(image: &Image) {
         assert!((210..230).all(|block| has(block).is_some_and(|range| range.content == Content::Zeros)));
         assert!((200..210).chain(0..10).chain(15..100).all(|block| has(block).is_none()), "{part:?}");
         assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
-        // An older program may have the group when there is none.
+        // Without a bookmark, an older program may open the group.
         group.remove(&[found.id]).await.unwrap();
         group.close().await.unwrap();
     });
@@ -623,7 +627,7 @@ fn a_golden_group_with_a_physical_volume_that_is_not_allocatable_opens() {
     made_and_kept("v1-allocation.image", what, &make_with_unallocatable()).iter().for_each(judge_with_unallocatable);
 }
 
-/// In the golden group the second physical volume's blocks follow the first one's: there the first has no room to grow.
+/// In the golden group the second physical volume's blocks follow the first one's, so the first has no room to grow.
 #[test]
 fn what_is_behind_it_in_an_old_group_keeps_one_from_growing() {
     let text = std::fs::read_to_string(path(1, "image")).unwrap();
@@ -637,7 +641,7 @@ fn what_is_behind_it_in_an_old_group_keeps_one_from_growing() {
     world.run(async {
         let group = Group::open(disks.clone(), world.handle(), config()).await.unwrap();
         let has = group.info().pvs[0].extents;
-        assert_eq!(group.most_extents(PvIndex(0)), has);
+        assert_eq!(group.max_extents(PvIndex(0)), has);
         let refused = group.resize_pv(PvIndex(0), 2 * PV.size).await.unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
         group.resize_pv(PvIndex(1), 2 * PV.size).await.unwrap();

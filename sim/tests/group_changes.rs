@@ -8,7 +8,7 @@ use rowen_sim::steps::each_is_whole;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a group says of itself: its name and attributes.
+/// A group's name and attributes.
 type Said = (String, GroupAttributes);
 
 fn attributes() -> GroupAttributes {

@@ -1,5 +1,5 @@
-//! A group snapshot is closed under happens-before: with a write it holds every write, to any of its volumes, that was
-//! answered before that one began.
+//! A group snapshot is closed under happens-before. If it contains a write, it also contains every write, to any of its
+//! volumes, that was answered before that write began.
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{FullPolicy, VolumeKind};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const VOLUMES: usize = 4;
-/// Counters of a volume: one writer each, at different places, some of them parts of one block.
+/// Counters of a volume. Each has one writer and a place of its own. Some places are parts of one block.
 const WRITERS: u64 = 6;
 
 fn place(writer: u64) -> u64 {
@@ -41,7 +41,7 @@ async fn count(client: Client, vols: Vec<Vol>, writer: u64, stop: Arc<AtomicBool
     }
 }
 
-/// Whether a writer's numbers could have stood there at one moment.
+/// Whether a writer's numbers could have been there at one moment.
 fn is_a_moment(numbers: &[u64]) -> bool {
     numbers.is_sorted_by(|a, b| a >= b) && numbers[0] - numbers[VOLUMES - 1] <= 1
 }
@@ -75,7 +75,7 @@ fn no_effect_without_its_cause() {
                 .map(|writer| world.handle().start("writer", count(client.clone(), vols.clone(), writer, stop.clone())))
                 .collect();
             for round in 0..12 {
-                // In any order: the order of the command must not matter.
+                // In random order: the order in the command must not matter.
                 let mut order = vols.clone();
                 order.rotate_left(round % VOLUMES);
                 let taken = client.snapshot(&order, SnapshotKind::default()).await.unwrap();

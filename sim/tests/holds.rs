@@ -1,4 +1,4 @@
-//! Snapshots that somebody needs.
+//! Held snapshots.
 //!
 //! Rules HO1 and HO2.
 
@@ -43,7 +43,8 @@ fn world(seed: u64) -> (World, Arc<SimDisks>, Arc<Group>, [VolumeId; 2]) {
     (world, disks, group, made)
 }
 
-/// Whatever goes beside it, a snapshot that is held has its identity, also after a crash. Then its point is merged as any other.
+/// Whatever runs at the same time, a held snapshot keeps its identity, also after a crash. When the hold ends, its
+/// point is merged like any other.
 fn keeps_its_identity() {
     for is_reverted in [false, true] {
         let (world, disks, group, [origin, kept]) = world(1);
@@ -96,8 +97,8 @@ fn a_snapshot_that_was_written_to_holds_no_point() {
     });
 }
 
-/// In a full group snapshots go, those that are held at last; and the writes go on.
-fn gives_way_last() {
+/// A full group drops snapshots, the held ones last, and the writes continue.
+fn dropped_last() {
     let world = World::new(1);
     let (_, group) = Setup::small(1, 64).make(&world).unwrap();
     world.run(async {
@@ -117,7 +118,7 @@ fn gives_way_last() {
             }
             let is_gone = |id: &VolumeId| group.volume_info(*id).unwrap().state == VolumeState::Invalid;
             gone.extend(order.iter().copied().filter(|id| is_gone(id) && !gone.contains(id)).collect::<Vec<_>>());
-            // More that has to be redirected.
+            // More writes that have to be redirected.
             if round < 11 {
                 order.push(snapshot(&group, origin, 20 + round, false).await);
             }
@@ -129,8 +130,8 @@ fn gives_way_last() {
 }
 
 #[test]
-fn a_snapshot_that_is_held_gives_way_last() {
-    gives_way_last();
+fn a_held_snapshot_is_dropped_last() {
+    dropped_last();
 }
 
 /// The older of two snapshots of the same contents names them, also for the other one, which is held.
@@ -170,7 +171,7 @@ fn a_name_of_a_held_snapshot_that_is_dropped_is_found() {
     must_be_found("names_of_held_go", names_give_way_last);
 }
 
-/// With nothing else to drop the write goes on, and the oldest goes.
+/// If nothing else can be dropped, the oldest held one is, and the write continues.
 #[test]
 fn writes_go_before_holds() {
     let world = World::new(1);
@@ -194,5 +195,5 @@ fn writes_go_before_holds() {
 #[test]
 fn planted_bugs_are_found() {
     must_be_found("held_is_merged", keeps_its_identity);
-    must_be_found("held_goes_first", gives_way_last);
+    must_be_found("held_dropped_first", dropped_last);
 }

@@ -1,4 +1,4 @@
-//! Cost is counted before it is timed: what each operation asks of the disks, exactly.
+//! Cost is counted before it is timed: the exact disk requests of each operation.
 
 use rowen_engine::discards::Policy;
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
@@ -19,7 +19,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A group with one filled and flushed thick volume, nothing under way.
+    /// A group with one filled and flushed thick volume, and nothing in flight.
     fn new() -> Bench {
         let world = World::new(1);
         let (disks, group) = Setup { config: Default::default(), ..Setup::small(1, 64) }.make(&world).unwrap();
@@ -43,7 +43,7 @@ impl Bench {
         self.world.settle(1_000_000);
     }
 
-    /// Reads, writes and flushes that an operation costs.
+    /// Reads, writes and flushes of an operation.
     fn cost(&self, op: impl AsyncFnOnce(&Client, Vol)) -> (u64, u64, u64) {
         let before = self.disks.counts();
         self.world.run(op(&self.client, self.vol));
@@ -76,7 +76,7 @@ fn a_redirected_write_is_its_data_and_a_journal_frame() {
     assert_eq!(bench.cost(async |c, v| write(c, v, 800, 64).await), (0, 2, 0), "big writes stay whole");
 }
 
-/// Each frame costs as much as a write: those under way together share frames, without waiting for a timer.
+/// Each frame costs as much as a write. Writes in flight together share frames, without waiting for a timer.
 #[test]
 fn redirected_writes_under_way_together_share_frames() {
     const LANES: u64 = 32;
@@ -106,7 +106,7 @@ fn a_redirected_part_of_a_block_reads_the_rest_first() {
     assert_eq!(bench.cost(async |c, v| write(c, v, 83, 1).await), (1, 2, 0));
 }
 
-/// The second write to a block that was redirected just now waits for nothing either.
+/// The second write to a block that was just redirected waits for nothing, either.
 #[test]
 fn a_fresh_block_is_written_elsewhere_again_and_in_place_once_it_is_durable() {
     let bench = Bench::new();
@@ -122,7 +122,7 @@ fn a_fresh_block_is_written_elsewhere_again_and_in_place_once_it_is_durable() {
     bench.cost(async |c, v| write(c, v, 160, 8).await);
     bench.cost(async |c, v| flush(c, v).await);
     assert_eq!(bench.cost(async |c, v| write(c, v, 80, 8).await), (0, 1, 0), "in place");
-    // What was given up comes back: two blocks are in use for two that were redirected.
+    // Replaced blocks become free: two blocks are in use for two that were redirected.
     let settled = || {
         bench.cost(async |client, _| client.checkpoint().await.unwrap());
         bench.cost(async |client, _| client.checkpoint().await.unwrap());
@@ -203,7 +203,7 @@ fn dirty_nodes_are_bounded_also_when_each_write_meets_another_leaf() {
     let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 1 << 24, chunk_blocks: 1, full: FullPolicy::Fail };
     world.run(async move {
         let vol = client.create(spec).await.unwrap();
-        // Scattered over as many leaves as there can be, some under way together.
+        // Scattered over as many leaves as possible, some in flight together.
         for round in 0..1000u64 {
             let writes = (0..16u64).map(|n| {
                 let client = client.clone();
@@ -216,7 +216,7 @@ fn dirty_nodes_are_bounded_also_when_each_write_meets_another_leaf() {
     let stats = group.stats();
     assert!(stats.checkpoints > 10, "{stats:?}");
     assert!(stats.dirty_most > 3 * DIRTY as u64, "nobody ever had to wait: {stats:?}");
-    // Those under way together were let in before: each may add the nodes of its paths.
+    // Writes in flight were admitted before: each may add the nodes of its paths.
     let slack = 16 * 6 * NODE_COST;
     assert!(stats.dirty_most < 3 * DIRTY as u64 + slack, "{stats:?}");
 }
@@ -252,7 +252,7 @@ fn recovery_reads_what_lies_together_at_once() {
 }
 
 #[test]
-fn removal_gives_way_to_writes_and_ends_under_them() {
+fn removal_yields_to_writes_and_still_ends() {
     const BLOCKS: u64 = 1 << 14;
     let bench = Bench::new();
     let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
@@ -281,7 +281,7 @@ fn removal_gives_way_to_writes_and_ends_under_them() {
         assert!(waves < 10_000, "it does not end under constant writes");
     }
     assert!(steps() > BLOCKS / 2 / 168, "{}", steps());
-    // A write takes less than a rest here, so it meets the steps between two rests at most.
+    // A write takes less time than a pause here, so it meets at most the steps between two pauses.
     assert!(most <= 8, "{most} of {} steps beside one write", steps());
 }
 
@@ -299,7 +299,7 @@ fn metadata_grows_where_free_space_is_in_more_pieces_than_the_cache_has_room_for
         for part in 0..PIECES * 2 / 256 {
             client.write(vol, part * 2048, 2048, &[]).await.unwrap();
         }
-        // Every other block goes.
+        // Every other block is freed.
         for piece in 0..PIECES {
             client.zero(vol, piece * 16, 8, false).await.unwrap();
         }
@@ -326,11 +326,12 @@ fn metadata_grows_where_free_space_is_in_more_pieces_than_the_cache_has_room_for
     });
     assert!(group.info().metadata_blocks > before, "metadata was to grow");
     let reads = disks.counts().reads - read;
-    // The pieces are looked through once, and not again each time metadata grows.
+    // Free runs are searched once, and not again each time metadata grows.
     assert!(reads < 200, "{reads} reads");
 }
 
-/// DC5: a discard of a volume is a record, whatever is wished; where it is given back, that is one request, after the next checkpoint.
+/// DC5: a discard of a volume is one record, whatever the settings say. If the blocks are discarded on the disk, that
+/// is one request, after the next checkpoint.
 #[test]
 fn a_discard_costs_the_disk_one_request_where_it_is_wished() {
     let costs = [false, true].map(|passed_down| {

@@ -1,20 +1,19 @@
-//! All tests on simulated disks, as one program: the engine's code is compiled once for all of them, and while one test
-//! uses one processor, others use the rest. A file is named here, or its tests do not run; a test of its own sees to
-//! that. `cargo test -p rowen-sim --test all gates` runs the tests of `gates.rs`.
+//! All tests on simulated disks, as one program. So the engine's code is compiled once, and the tests share the
+//! processors. A test file must be named here: a test checks that. `cargo test -p rowen-sim --test all gates` runs the
+//! tests of `gates.rs`.
 #![allow(clippy::unwrap_used)]
 
-mod aborted;
-mod ages;
+mod aborted_writes;
 mod aging;
 mod allocatable;
 mod backing;
-mod bad_places;
-mod bad_ring;
+mod bad_journal_blocks;
+mod bad_metadata_blocks;
 mod bad_sectors;
-mod bad_slots;
 mod bookmarks;
-mod check_beside;
-mod commits;
+mod check_during_writes;
+mod checkpoint_during_writes;
+mod commit_in_parts;
 mod crash;
 mod damage;
 mod diff;
@@ -24,44 +23,45 @@ mod errors;
 mod exec;
 mod failing_disks;
 mod figures;
-mod freed_together;
+mod free_space_search;
 mod fuzz_image;
 mod gates;
 mod golden;
 mod group_changes;
 mod group_snapshots;
 mod holds;
-mod in_flight;
 mod io_counts;
-mod journals;
-mod late_reads;
-mod late_repairs;
-mod low_counters;
+mod journal_copies;
+mod large_frees;
 mod members;
 mod merge_races;
+mod metadata_repairs;
 mod model;
 mod moves;
-mod moves_ended;
-mod named_places;
-mod no_room;
+mod moves_aborted;
+mod no_metadata_space;
+mod no_space_wakeup;
 mod oracle;
 mod orphans;
 mod physical_volumes;
 mod points;
 mod pools;
+mod pv_extents;
+mod reads_during_pv_removal;
 mod rehome;
-mod reopened;
+mod reopen_full_metadata;
 mod replay_in_parts;
-mod revived;
-mod searches;
+mod revived_blocks;
 mod shrink;
 mod slow_frame;
 mod slow_reads;
+mod stale_pvs;
 mod three_years;
 mod unread_nodes;
+mod unreadable_superblocks;
 mod waiting_merges;
-mod woken;
 mod worlds;
+mod wrong_free_counters;
 mod years;
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! A group that goes on without some of its physical volumes, and takes them back (rules MB1 to MB7).
+//! A group continues without some of its physical volumes, and they return later (rules MB1 to MB7).
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const PVS: u16 = 3;
-/// Blocks of each volume, of which some lie on two physical volumes.
+/// Blocks of each volume. Some lie on two physical volumes.
 const BLOCKS: u64 = 1500;
 
-/// Volumes that have no snapshot: all but the first, and the last but two.
+/// Volumes without a snapshot: all but the first, and the last but two.
 const PLAIN: std::ops::RangeInclusive<Vol> = 2..=6;
 
 type Shared = Arc<Mutex<Oracle>>;
@@ -28,10 +28,10 @@ fn setup() -> Setup {
     Setup::small(usize::from(PVS), 24)
 }
 
-/// Which physical volumes a volume's blocks lie on, block by block.
+/// The physical volume of each block of a volume.
 type Homes = BTreeMap<Vol, BTreeSet<u16>>;
 
-/// A group whose volumes lie on all of its physical volumes, its last state, and where they lie.
+/// A group whose volumes lie on all of its physical volumes, its last state, and the places of their blocks.
 fn made(oracle: &Shared) -> (Image, Homes) {
     let world = World::new(11);
     let (disks, group) = setup().make(&world).unwrap();
@@ -44,14 +44,14 @@ fn made(oracle: &Shared) -> (Image, Homes) {
                 client.write(vol, at * BLOCK, 40 * BLOCK, &[]).await.unwrap();
             }
         }
-        // Beside a snapshot blocks go where there is room still: these lie on two of them.
+        // Redirected blocks go where there is still room: these lie on two of them.
         for vol in [1, PLAIN.end() + 1] {
             client.snapshot(&[vol], SnapshotKind::default()).await.unwrap();
             client.write(vol, 0, 8 * BLOCK, &[]).await.unwrap();
         }
         let mut homes = Homes::new();
         for info in client.group.volumes() {
-            let places = client.group.places(info.id).await.unwrap();
+            let places = client.group.pv_usage(info.id).await.unwrap();
             homes.insert(number(info.uuid), places.iter().map(|place| place.pv).collect());
         }
         client.close().await.unwrap();
@@ -64,14 +64,14 @@ fn made(oracle: &Shared) -> (Image, Homes) {
     (disks.moment().killed(&mut Rng::new(1)), homes)
 }
 
-/// The disks of an image, of which those that `lost` names are not there.
+/// The disks of an image, without those that `lost` names.
 fn without(image: &Image, lost: u16) -> Image {
     let mut image = image.clone();
     (0..PVS).filter(|pv| lost >> pv & 1 == 1).for_each(|pv| image.set_size(PvIndex(pv), 0));
     image
 }
 
-/// An image with those physical volumes as they are in another.
+/// An image with these physical volumes as they are in another image.
 fn with_back(image: &Image, lost: u16, other: &Image) -> Image {
     let back = (0..PVS).filter(|pv| lost >> pv & 1 == 1);
     back.fold(image.clone(), |image, pv| image.with_pv_of(PvIndex(pv), other))
@@ -117,7 +117,7 @@ fn is_lost(error: &Error) -> bool {
     matches!(error, Error::Disk(error) if error.errno == 5)
 }
 
-/// Reads all of a volume, block by block: what is there is right, and what is not is an error (MB2). How many were lost.
+/// Reads a volume, block by block. Readable contents are right, the rest are errors (MB2). Returns how many were lost.
 async fn read_each(client: &Client, vol: Vol) -> u64 {
     let blocks = client.volume(vol).unwrap().size_bytes() / 4096;
     let mut lost = 0;
@@ -131,7 +131,7 @@ async fn read_each(client: &Client, vol: Vol) -> u64 {
     lost
 }
 
-/// What a group that has lost something does and does not do.
+/// The work that a group with lost blocks does and refuses.
 async fn work_without(client: &Client, homes: &Homes, lost: u16) {
     let touches = |on: &BTreeSet<u16>| on.iter().any(|pv| lost >> pv & 1 == 1);
     for (vol, on) in homes {
@@ -151,7 +151,7 @@ async fn work_without(client: &Client, homes: &Homes, lost: u16) {
         }
         client.flush(*vol).await.unwrap();
     }
-    // Beside a snapshot whole blocks go elsewhere; parts of them need what is lost.
+    // If a snapshot shares the blocks, whole blocks go elsewhere. Writes of parts need the lost contents.
     let plain = |wanted: bool| PLAIN.into_iter().find(|vol| touches(&homes[vol]) == wanted);
     let mut points = Vec::new();
     for vol in plain(false).into_iter().chain(plain(true)) {
@@ -172,8 +172,8 @@ async fn work_without(client: &Client, homes: &Homes, lost: u16) {
     assert!(check.findings.is_empty(), "{:?}", check.findings.first());
 }
 
-/// Every subset of the disks is missing at the opening: the journal's is needed (MB1); without the others the group works, and
-/// places nothing there (MB3); and they come back as they left (MB5).
+/// Every subset of the disks is missing at the opening. The journal's disk is needed (MB1). Without the others the
+/// group works, and places nothing on them (MB3). They return in the state in which they left (MB5).
 fn every_subset() {
     for lost in 1..(1 << PVS) - 1 {
         let oracle = Shared::default();
@@ -187,7 +187,7 @@ fn every_subset() {
         let client = opened.client(&oracle);
         opened.world.run(work_without(&client, &homes, lost));
         opened.world.run(client.close()).unwrap();
-        // From now on nobody waits for them (MB4), and who comes back is not asked.
+        // From now on no opening waits for them (MB4), or uses one that is attached again.
         let later = opened.end();
         for image in [later.clone(), with_back(&later, lost, &image)] {
             let opened = open(image, false);
@@ -202,7 +202,7 @@ fn every_subset() {
         let client = opened.client(&oracle);
         opened.world.run(async {
             for pv in (0..PVS).filter(|pv| lost >> pv & 1 == 1) {
-                client.group.take_back(PvIndex(pv)).await.unwrap();
+                client.group.restore_missing(PvIndex(pv)).await.unwrap();
             }
             assert_eq!(client.group.out().0, 0);
             for vol in homes.keys() {
@@ -234,21 +234,21 @@ fn what_reads_as_zeros_is_found() {
 
 #[test]
 fn what_is_placed_on_a_lost_disk_is_found() {
-    must_be_found("placed_on_lost", every_subset);
+    must_be_found("allocated_on_missing", every_subset);
 }
 
 #[test]
-fn a_change_of_members_that_is_not_told_is_found() {
-    must_be_found("out_untold", every_subset);
+fn a_change_of_members_that_is_not_recorded_is_found() {
+    must_be_found("missing_pv_not_recorded", every_subset);
 }
 
-/// The same, of a history of its own.
+/// The same, with a history of its own.
 fn copy(oracle: &Shared) -> Shared {
     let copy = oracle.lock().clone();
     Arc::new(Mutex::new(copy))
 }
 
-/// Opened without the last one and used; what came of it.
+/// Opened without the last one and used. Returns the result.
 fn gone_on(oracle: &Shared, image: &Image, lineage_of: u64) -> Image {
     let world = World::new(lineage_of);
     let disks = SimDisks::with_image(world.handle(), without(image, 4));
@@ -284,7 +284,7 @@ fn other_states() {
     let pv = PvIndex(2);
     let elsewhere = used(&copy(&oracle), left.clone());
     let now = gone_on(&oracle, &left, 5);
-    // An older copy, and one of disks that went on elsewhere: neither is taken back, and nothing is written to it.
+    // An older copy, and one of disks that were used elsewhere: neither is accepted, and nothing is written to it.
     let other = gone_on(&copy(&oracle), &left, 6);
     let again = used(&copy(&oracle), with_taken_back(&oracle, &other, &left));
     for (what, disk) in [("older", &old), ("newer", &elsewhere), ("taken back elsewhere", &again)] {
@@ -292,7 +292,7 @@ fn other_states() {
         let opened = open(image.clone(), false);
         match opened.group.clone() {
             Ok(group) => {
-                let refused = opened.world.run(group.take_back(pv));
+                let refused = opened.world.run(group.restore_missing(pv));
                 assert!(matches!(refused, Err(Error::Invalid(_))), "{what}: {refused:?}");
                 assert_eq!(group.out().0, 4, "{what}");
                 assert_eq!(opened.disks.counts_of(pv).writes, 0, "{what}: it was written to");
@@ -307,17 +307,17 @@ fn other_states() {
             }
         }
     }
-    // Two halves that went on without each other have the journal on a copy each: never both.
+    // Two halves that were used without each other each have a copy of the journal: they are never joined.
     let mixed = now.with_pv_of(PvIndex(1), &other);
     open(mixed, false).refused("");
 }
 
-/// The group that `gone_on` left, with its disk taken back.
+/// The group that `gone_on` left, with its disk back in use.
 fn with_taken_back(oracle: &Shared, now: &Image, left: &Image) -> Image {
     let opened = open(now.with_pv_of(PvIndex(2), left), false);
     let client = opened.client(&copy(oracle));
     opened.world.run(async {
-        client.group.take_back(PvIndex(2)).await.unwrap();
+        client.group.restore_missing(PvIndex(2)).await.unwrap();
         client.group.close().await.unwrap();
     });
     opened.end()
@@ -330,16 +330,16 @@ fn a_disk_in_another_state_is_not_taken_back() {
 
 #[test]
 fn a_disk_of_any_state_that_is_taken_back_is_found() {
-    must_be_found("any_returns", other_states);
+    must_be_found("changed_pv_returns", other_states);
 }
 
 #[test]
 fn histories_that_are_joined_are_found() {
-    must_be_found("histories_joined", other_states);
+    must_be_found("diverged_pvs_joined", other_states);
 }
 
-/// Power is cut while the group is opened without a disk and used, and then with the disk back or not: the oracle's contract,
-/// or a refusal in words.
+/// Power is cut while the group is opened without a disk and used, and then with the disk back or not. The oracle's
+/// contract holds, or the group is refused with a message.
 #[test]
 fn cuts_and_losses_together() {
     let oracle = Shared::default();
@@ -364,7 +364,7 @@ fn cuts_and_losses_together() {
         for moment in moments {
             let policy = POLICIES[moment.event as usize % POLICIES.len()];
             let cut = moment.power_cut(policy, &mut Rng::new(moment.event));
-            // With the disk: it is a member still if no superblock without it is durable, else it is out.
+            // With the disk: it is still a member if no superblock without it is durable. Otherwise it is out.
             let opened = open(cut.with_pv_of(PvIndex(2), &image), false);
             match &opened.group {
                 Ok(group) => {
@@ -376,7 +376,7 @@ fn cuts_and_losses_together() {
                         at_first.judge(whole, 0, &found, Since::PowerLoss).unwrap();
                     }
                     if group.out().0 == 4 {
-                        opened.world.run(group.take_back(PvIndex(2))).unwrap();
+                        opened.world.run(group.restore_missing(PvIndex(2))).unwrap();
                     }
                     let check = opened.world.run(group.check_open()).unwrap();
                     assert!(check.findings.is_empty(), "event {}: {:?}", moment.event, check.findings.first());
@@ -399,7 +399,8 @@ fn cuts_and_losses_together() {
     }
 }
 
-/// Power is cut at each point of the return: it opens with the disk out, which can be tried again, or in.
+/// Power is cut at each point of the return. The group opens with the disk out, so that the return can be repeated, or
+/// with the disk in use.
 #[test]
 fn a_return_can_be_cut() {
     let oracle = Shared::default();
@@ -408,7 +409,7 @@ fn a_return_can_be_cut() {
     let opened = open(now.with_pv_of(PvIndex(2), &image), false);
     opened.disks.keep_moments();
     let group = opened.group.clone().unwrap();
-    opened.world.run(group.take_back(PvIndex(2))).unwrap();
+    opened.world.run(group.restore_missing(PvIndex(2))).unwrap();
     let (mut out, mut back) = (0, 0);
     for moment in opened.disks.take_moments().into_iter().step_by(one_in(1) as usize) {
         for turn in 0..2 {
@@ -420,7 +421,7 @@ fn a_return_can_be_cut() {
                 0 => back += 1,
                 _ => {
                     out += 1;
-                    let taken = again.world.run(group.take_back(PvIndex(2)));
+                    let taken = again.world.run(group.restore_missing(PvIndex(2)));
                     taken.unwrap_or_else(|e| panic!("event {}, {policy:?}: {e}", moment.event));
                 }
             }
@@ -432,8 +433,8 @@ fn a_return_can_be_cut() {
     assert!(out > 0 && back > 0, "{out} {back}");
 }
 
-/// A group of which every volume is written beside a snapshot and flushed, with no marker or checkpoint after it: all there is of
-/// the writes is the journal and the data.
+/// A group in which every volume has a snapshot, was then written and flushed. No marker or checkpoint followed: only
+/// the journal and the data have the writes.
 fn flushed(oracle: &Shared, image: Image) -> Opened {
     let opened = open(image, false);
     let client = opened.client(oracle);
@@ -455,8 +456,8 @@ fn only_flushed(opened: &Opened) -> Image {
     opened.disks.moment().power_cut(Policy::Nothing, &mut Rng::new(5))
 }
 
-/// What was flushed and lies on a lost disk is an error. What was there before it is not served in its place, and it is right when
-/// the disk is back (MB7).
+/// Flushed blocks on a lost disk are errors. Their old contents are not returned instead, and they are right when the
+/// disk is back (MB7).
 fn what_was_flushed_comes_back() {
     let mut unproven = 0;
     for lost in 1..PVS {
@@ -474,7 +475,7 @@ fn what_was_flushed_comes_back() {
         opened.world.run(client.close()).unwrap();
         let opened = open(with_back(&opened.end(), 1 << lost, &image), false);
         let client = opened.client(&oracle);
-        opened.world.run(client.group.take_back(PvIndex(lost))).unwrap();
+        opened.world.run(client.group.restore_missing(PvIndex(lost))).unwrap();
         assert_eq!(client.group.unproven_blocks(), 0, "all of it is on the disk");
         for vol in PLAIN {
             assert_eq!(opened.world.run(read_each(&client, vol)), 0, "volume {vol}");
@@ -491,12 +492,12 @@ fn what_was_flushed_on_a_lost_disk_comes_back() {
 }
 
 #[test]
-fn what_is_not_believed_for_its_disk_is_lost_is_found() {
-    must_be_found("lost_not_believed", what_was_flushed_comes_back);
+fn a_record_that_is_rejected_for_a_missing_disk_is_found() {
+    must_be_found("missing_data_rejected", what_was_flushed_comes_back);
 }
 
-/// The disk did not get everything that the journal names before it was lost: those blocks stay an error. They can be written as a
-/// whole, and after that in parts (MB7).
+/// The disk did not get all blocks that the journal names before it was lost. Those blocks stay errors. They can be
+/// written as a whole, and after that in parts (MB7).
 fn what_never_got_there_stays_an_error() {
     let oracle = Shared::default();
     let (image, _) = made(&oracle);
@@ -509,7 +510,7 @@ fn what_never_got_there_stays_an_error() {
             }
         }
     });
-    // The other disks have it all.
+    // The other disks have all blocks.
     let (image, pv) = (running.end(), PvIndex(2));
     let behind = image.with_pv_of(pv, &running.disks.moment().power_cut(Policy::Commands, &mut Rng::new(6)));
     let opened = open(without(&image, 4), true);
@@ -519,16 +520,16 @@ fn what_never_got_there_stays_an_error() {
     opened.world.run(group.close()).unwrap();
     let opened = open(with_back(&opened.end(), 4, &behind), false);
     let client = opened.client(&oracle);
-    opened.world.run(client.group.take_back(pv)).unwrap();
+    opened.world.run(client.group.restore_missing(pv)).unwrap();
     let left = client.group.unproven_blocks();
     assert!(0 < left && left < unproven, "{left} of {unproven}: some of it is there, some is not");
     let checked = opened.world.run(client.group.check_open()).unwrap();
-    let told: u64 = checked.notes.iter().filter_map(|note| note.split(' ').next()?.parse::<u64>().ok()).sum();
-    assert!(checked.findings.is_empty() && told == left, "{left} blocks: {:?}", checked.notes);
+    let reported: u64 = checked.notes.iter().filter_map(|note| note.split(' ').next()?.parse::<u64>().ok()).sum();
+    assert!(checked.findings.is_empty() && reported == left, "{left} blocks: {:?}", checked.notes);
     let named =
         PLAIN.into_iter().any(|vol| checked.notes.iter().any(|note| note.contains(&oracle.lock().volumes[&vol].name)));
     assert!(named, "{:?}", checked.notes);
-    // The list outlives an orderly end, a cut and a death.
+    // The list survives a close, a power cut and the death of the server.
     opened.world.run(client.checkpoint()).unwrap();
     let opened = open(opened.end(), false);
     let client = opened.client(&oracle);
@@ -568,11 +569,11 @@ fn what_never_got_to_a_lost_disk_stays_an_error() {
 
 #[test]
 fn what_is_not_compared_when_a_disk_is_back_is_found() {
-    must_be_found("unproven_believed", what_never_got_there_stays_an_error);
+    must_be_found("unproven_accepted", what_never_got_there_stays_an_error);
     must_be_found("unproven_forgotten", what_never_got_there_stays_an_error);
 }
 
-/// A physical volume that is gone for good leaves: after the volumes that lie on it, and not before.
+/// A physical volume that is gone for good is removed, but only after the volumes that lie on it.
 #[test]
 fn a_lost_disk_leaves_after_its_volumes() {
     for lost in [1, 2] {

@@ -55,8 +55,8 @@ fn no_node_is_lost_where_a_neighbour_went() {
     }
 }
 
-/// Whole leaves go and their neighbour stays as it was: its range alone grows. Then it is written while the merge is
-/// between its old end and its new one.
+/// Whole leaves are dropped, and the range of their neighbour grows without a change of the node. Then it is written
+/// while the merge is between its old end and its new one.
 #[test]
 fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
     const STRIDE: u64 = 2 * LEAF;
@@ -70,7 +70,7 @@ fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
             let blocks = LEAVES * STRIDE;
             let spec = VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
             let vol = client.create(spec).await.unwrap();
-            // In order and with holes: each leaf is as full as leaves get, and begins at a multiple of the stride.
+            // In order and with holes: each leaf is as full as possible, and begins at a multiple of the stride.
             for block in (0..blocks).step_by(2) {
                 client.write(vol, block * 8, 8, &[]).await.unwrap();
             }
@@ -87,7 +87,7 @@ fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
                 yield_now().await;
             }
             let left = client.group.info().reclaim_left;
-            // A block that has no place yet: the others are the volume's own by now, and are written where they are.
+            // A block without a place. The volume owns the others by now, so they are written in place.
             client.write(vol, (kept * STRIDE + 2 * rng.below(LEAF) + 1) * 8, 8, &[]).await.unwrap();
             inside += u64::from(left > 1 && client.group.info().reclaim_left > 1);
             client.group.reclaim_idle().await.unwrap();
@@ -100,9 +100,9 @@ fn no_node_is_lost_whose_range_reaches_over_the_cursor() {
     assert!(inside > 0, "nothing was written beside the merge");
 }
 
-/// D2: after the server's death in the middle of a removal, it goes on where the checkpoint has it.
+/// D2: after the server dies during a removal, the removal continues at the position of the checkpoint.
 #[test]
-fn a_removal_goes_on_where_it_was() {
+fn a_removal_continues_at_its_position() {
     const BLOCKS: u64 = 30_000;
     let mut inside = 0;
     for seed in 0..4 {
@@ -132,11 +132,11 @@ fn a_removal_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_removal_that_begins_anew_is_found() {
-    must_be_found("cursor_not_kept", a_removal_goes_on_where_it_was);
+fn a_removal_that_starts_over_is_found() {
+    must_be_found("cursor_not_kept", a_removal_continues_at_its_position);
 }
 
 #[test]
 fn a_child_that_does_not_hear_of_its_merge_is_found() {
-    must_be_found("cursor_untold", no_node_is_lost_where_a_neighbour_went);
+    must_be_found("cursor_not_published", no_node_is_lost_where_a_neighbour_went);
 }

@@ -1,5 +1,5 @@
-//! Thousands of random runs of the engine against the oracle and the accounts. `ROWEN_SIM_SEEDS` scales their number
-//! (in percent of the usual).
+//! Thousands of random runs of the engine, compared with the oracle and the accounts. `ROWEN_SIM_SEEDS` scales their
+//! number (in percent of the usual).
 //!
 //! Rules G3, C1, S1, S3 and S4.
 
@@ -11,7 +11,7 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What all seeds together have to meet. A part of them need not.
+/// Events that all seeds together have to meet. A part of the seeds need not.
 #[track_caller]
 pub fn assert_met(met: bool, seen: &Seen) {
     assert!(met || percent() < 100, "{seen:?}");
@@ -22,7 +22,7 @@ fn run_all(profile: Profile, seeds: u64, steps: u32) -> Seen {
     run_all_with(profile, seeds, steps, None)
 }
 
-/// The same; with `lists`, lists of changes are held against bytes (`diff.rs`).
+/// The same. With `lists`, lists of changes are compared with bytes (`diff.rs`).
 #[track_caller]
 pub fn run_all_with(profile: Profile, seeds: u64, steps: u32, lists: Option<Moves>) -> Seen {
     let next = AtomicU64::new(1);
@@ -68,7 +68,7 @@ fn exact() {
 
 #[test]
 fn wild() {
-    let seen = run_all(Profile::Wild, scaled(750), 120);
+    let seen = run_all(Profile::UnknownSectors, scaled(750), 120);
     assert_met(
         seen.unallocatable > 0
             && seen.raced_checkpoints > 0

@@ -1,5 +1,5 @@
-//! Extents move to other physical volumes while they are written (rules PM1 to PM7, Z1 to Z5), and the power fails, the server dies
-//! or a disk fails at any moment of it.
+//! Extents move to other physical volumes while they are written (rules PM1 to PM7, Z1 to Z5). The power fails, the
+//! server dies or a disk fails at any moment.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvGeometry, PvIndex};
@@ -35,7 +35,7 @@ pub(crate) fn all_of(from: PvIndex) -> NewMove {
     NewMove { from, extents: Vec::new(), to: Vec::new(), volume: None }
 }
 
-/// A group of which all physical volumes have data, with snapshots.
+/// A group with data on all physical volumes, and with snapshots.
 pub(crate) struct Made {
     pub world: World,
     pub disks: Arc<SimDisks>,
@@ -103,12 +103,12 @@ impl Made {
         })
     }
 
-    /// A volume without a snapshot that lies where extents are moved from.
+    /// A volume without a snapshot, on the extents that move.
     pub fn unshared_there(&self) -> Vol {
         self.world.run(async {
             let mut most = (0, 0);
             for vol in &self.vols[1..] {
-                let places = self.client.group.places(self.client.id(*vol).unwrap()).await.unwrap();
+                let places = self.client.group.pv_usage(self.client.id(*vol).unwrap()).await.unwrap();
                 let there = places.iter().find(|place| place.pv == FROM.0).map_or(0, |place| place.blocks);
                 most = most.max((there, *vol));
             }
@@ -130,22 +130,22 @@ impl Made {
     }
 }
 
-/// Everything leaves a physical volume, nothing is changed by it, and the physical volume can go. Another takes its place, and
-/// extents go back.
+/// All extents of a physical volume move away. Nothing is changed by that, and the physical volume can leave. Another
+/// takes its place, and extents move back.
 fn one_is_emptied_and_leaves() {
     let made = made(5);
     made.world.run(async {
         let group = &made.client.group;
         let before = used_on(group, FROM);
         assert!(before > 0);
-        // Nothing new comes to lie there when the move has ended.
+        // Nothing new is placed there after the move has ended.
         group.set_allocatable(FROM, false).await.unwrap();
         let total = made.move_under_load(all_of(FROM), 7).await.unwrap();
         let ended = group.move_progress();
         assert_eq!((ended.moved, ended.total, ended.failed, ended.unreadable), (total, total, None, 0));
         made.judge().await;
         for vol in &made.vols {
-            let places = group.places(made.client.id(*vol).unwrap()).await.unwrap();
+            let places = group.pv_usage(made.client.id(*vol).unwrap()).await.unwrap();
             assert!(places.iter().all(|place| place.pv != FROM.0), "{places:?}");
         }
         group.checkpoint().await.unwrap();
@@ -180,7 +180,8 @@ fn a_physical_volume_is_emptied_and_leaves() {
     one_is_emptied_and_leaves();
 }
 
-/// PM1, PM6, PM7: power fails, or the server dies, at moments of a move under load: everything is what it may be, whichever table is found.
+/// PM1, PM6, PM7: power fails, or the server dies, at moments of a move under load. All contents are allowed ones,
+/// whichever table is found.
 fn cut_everywhere(seed: u64, one_in: u64) {
     let made = made(seed);
     made.disks.keep_moments();
@@ -212,7 +213,7 @@ fn power_fails_at_any_moment_of_a_move() {
     (0..seeds(3)).for_each(|seed| cut_everywhere(seed + 20, 50));
 }
 
-/// Requests to one of the disks fail from some moment on, or one does: nothing is lost, and the group opens.
+/// Requests to one of the disks fail from some moment on, or one does. Nothing is lost, and the group opens.
 #[test]
 fn a_disk_fails_during_a_move() {
     for kind in [DiskOpKind::Read, DiskOpKind::Write, DiskOpKind::Flush] {
@@ -239,9 +240,9 @@ fn a_disk_fails_during_a_move() {
     }
 }
 
-/// The table of moved extents rots on one physical volume: the group opens, the check says so, and repairs it.
+/// The table of moved extents rots on one physical volume. The group opens, and the check reports and repairs it.
 #[test]
-fn a_table_that_rots_is_written_anew() {
+fn a_rotten_table_is_rewritten() {
     let made = made(81);
     made.world.run(async {
         made.client.group.start_move(all_of(FROM)).await.unwrap();
@@ -279,8 +280,8 @@ fn a_table_that_rots_is_written_anew() {
     assert_eq!(disks.requests(DiskOpKind::Write), 0, "nothing is written then");
 }
 
-/// PM5: a request that was begun before its extents moved takes long. What is placed where it reads is not shown to it, and what is
-/// placed where it writes is not written over.
+/// PM5: a request that began before its extents moved takes long. A read does not return blocks that are placed there
+/// later. A write does not overwrite them.
 fn a_request_is_late(kind: DiskOpKind, nth: u64) {
     let made = made(51);
     let (client, group) = (made.client.clone(), made.client.group.clone());
@@ -304,7 +305,7 @@ fn a_request_is_late(kind: DiskOpKind, nth: u64) {
     let rest: Op = Box::pin(async move {
         group.move_ended().await;
         group.checkpoint().await?;
-        // All that is free is written, also what lies where the extents were.
+        // All free blocks are written, also at the old place of the extents.
         let blocks = group.info().available_blocks;
         let spec = VolumeSpec { kind: VolumeKind::Thick, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
         let vol = client.create(spec).await?;
@@ -333,7 +334,7 @@ fn late_requests_meet_what_was_there() {
     (0..80).for_each(|nth| a_request_is_late(DiskOpKind::Write, nth));
 }
 
-/// PM4: one write fails of those that go to both places: the move ends, or who wrote is told.
+/// PM4: of the writes to both places one fails. Then the move ends, or the write fails.
 fn a_copy_fails(numbers: impl Iterator<Item = u64>) {
     for number in numbers {
         let made = made(61);
@@ -355,7 +356,7 @@ fn a_write_fails_at_one_of_two_places() {
     a_copy_fails((10..250).step_by(6));
 }
 
-/// What is asked and makes no sense changes nothing.
+/// Requests that make no sense change nothing.
 #[test]
 fn what_cannot_be_moved_is_refused() {
     let made = made(41);
@@ -386,7 +387,7 @@ fn what_cannot_be_moved_is_refused() {
         group.move_ended().await;
         assert_eq!(group.move_progress().failed, Some(Error::Closed));
         made.judge().await;
-        // A group that is closed in the middle ends the move first.
+        // A group that is closed during a move ends the move first.
         group.start_move(all_of(FROM)).await.unwrap();
         made.client.close().await.unwrap();
         assert!(!group.is_moving());
@@ -401,7 +402,7 @@ fn planted_bugs_are_found() {
         must_be_found(bug, || (0..6).for_each(|seed| cut_everywhere(seed + 20, 25)));
     }
     // PM2
-    for bug in ["window_open", "window_not_waited_for"] {
+    for bug in ["window_written_during_copy", "window_not_waited_for"] {
         must_be_found(bug, || {
             for seed in 0..60 {
                 let made = made(70 + seed);

@@ -95,7 +95,7 @@ fn a_failed_write_may_be_there_or_not_until_it_is_written_again() {
 }
 
 #[test]
-fn foreign_misplaced_and_broken_sectors_are_told_apart() {
+fn foreign_misplaced_and_broken_sectors_are_distinguished() {
     let (mut oracle, vol) = with_volume(8);
     let request = wrote(&mut oracle, vol, 0, 2);
     let since = now(&mut oracle);
@@ -167,12 +167,12 @@ fn a_revert_under_way_left_the_old_or_the_new() {
 /// OR1 to OR6: an oracle that overlooks something is found.
 #[test]
 fn an_oracle_that_is_blind_is_found() {
-    must_be_found("reads_may_be_old", a_read_sees_the_last_write_or_one_under_way);
-    must_be_found("power_takes_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
-    must_be_found("death_takes_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
-    must_be_found("moments_stay_open", a_snapshot_holds_one_moment_for_ever);
+    must_be_found("stale_read_accepted", a_read_sees_the_last_write_or_one_under_way);
+    must_be_found("power_loses_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
+    must_be_found("death_loses_all", power_loss_takes_what_was_not_flushed_and_death_nothing);
+    must_be_found("snapshot_of_any_version", a_snapshot_holds_one_moment_for_ever);
     must_be_found("torn_is_whole", an_atomic_request_is_whole_or_not_there);
-    must_be_found("commands_may_leave_anything", a_revert_under_way_left_the_old_or_the_new);
+    must_be_found("interrupted_command_unchecked", a_revert_under_way_left_the_old_or_the_new);
 }
 
 #[test]

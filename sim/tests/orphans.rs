@@ -1,4 +1,4 @@
-//! What a point holds for nobody comes back, though the point has to stay.
+//! Orphans: blocks that only a point holds are freed, although the point has to stay.
 //!
 //! Rules O1, O2, O3 and O4.
 
@@ -58,14 +58,14 @@ fn what_origin_and_clone_wrote_over_comes_back() {
         assert_eq!(client.group.stats().orphans_freed, 0);
         scatter(client, clone, 0, 4).await;
         let both = free_after_all(client).await;
-        // A quarter was written by the clone, and the quarter that both had is nobody's.
+        // A quarter was written by the clone. The quarter that both had is an orphan.
         let freed = client.group.stats().orphans_freed;
         assert_eq!(freed, BLOCKS / 4);
         assert_eq!(both + (client.group.info().metadata_blocks - metadata), half, "written and freed are as much");
         for vol in [origin, clone] {
             client.verify_all(vol).await.unwrap();
         }
-        // All of the rest: a block stays in each leaf.
+        // All of the rest. One block stays in each leaf.
         scatter(client, clone, 0, 1).await;
         scatter(client, origin, 1, 2).await;
         free_after_all(client).await;
@@ -81,8 +81,8 @@ fn what_origin_and_clone_wrote_over_comes_back() {
 }
 
 #[test]
-fn a_full_group_looks_for_orphans_before_it_refuses() {
-    // Too few to be worth a search, but the group is full without them.
+fn a_full_group_searches_for_orphans_before_it_refuses() {
+    // Too few to be worth a search, but without them the group is full.
     run(Config { orphan_blocks: 1 << 20, ..Setup::small(1, 1).config }, 48, async |client| {
         let origin = client.create(thin()).await.unwrap();
         scatter(client, origin, 0, 1).await;
@@ -100,9 +100,9 @@ fn a_full_group_looks_for_orphans_before_it_refuses() {
     });
 }
 
-/// Orphans in front of leaves that origin and clone share with their point, so that a leaf with few extents left lies beside one that
-/// is shared.
-fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
+/// Orphans in front of leaves that origin and clone share with their point. So a leaf with few remaining extents is
+/// next to a shared one.
+fn next_to_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
     let world = World::new(7);
     let config = Config { orphan_blocks: 1, planted, ..Setup::small(1, 1).config };
     let (disks, group) = Setup { config, ..Setup::small(1, 256) }.make(&world).unwrap();
@@ -110,7 +110,7 @@ fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
     world.run(async {
         for end in (1200..2400).step_by(60) {
             let origin = client.create(thin()).await.unwrap();
-            // Leaves are half full, so that what is left of one fits into the next.
+            // Leaves are half full, so the rest of one fits into the next.
             scatter(&client, origin, 0, 4).await;
             for block in (0..BLOCKS).step_by(8) {
                 client.zero(origin, block * 8, 8, false).await.map_err(|e| e.to_string())?;
@@ -135,7 +135,7 @@ fn beside_shared_leaves(planted: Option<&'static str>) -> Result<(), String> {
 
 /// O3.
 #[test]
-fn shared_leaves_beside_orphans_stay() {
-    beside_shared_leaves(None).unwrap();
-    beside_shared_leaves(Some("orphans_by_replace")).unwrap_err();
+fn shared_leaves_next_to_orphans_stay() {
+    next_to_shared_leaves(None).unwrap();
+    next_to_shared_leaves(Some("orphans_by_replace")).unwrap_err();
 }

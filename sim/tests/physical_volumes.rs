@@ -1,5 +1,5 @@
-//! Physical volumes join, grow, shrink and leave, and the power fails at any moment of it. The group opens with the
-//! physical volumes that it had before or after. Every block is what it was, and no space is lost.
+//! Physical volumes join, grow, shrink and leave, and the power fails at any moment. The group opens with the physical
+//! volumes that it had before or after. Every block keeps its contents, and no space is lost.
 
 use rowen_engine::disk::{DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
@@ -45,7 +45,7 @@ async fn expect(group: &Arc<Group>, name: &str, blocks: u64, byte: u8) {
     }
 }
 
-/// What is left after a cut, opened, checked and looked over; the extents that it has.
+/// The state after a cut, opened, checked and compared. Returns its extents.
 fn survivor(image: Image, seed: u64) -> u64 {
     let world = World::new(seed);
     let disks: Arc<dyn Disks> = SimDisks::with_image(world.handle(), members(&image).unwrap());
@@ -89,7 +89,7 @@ fn cut_everywhere(world: &World, disks: &Arc<SimDisks>, change: impl Future<Outp
     let mut seen = [0, 0];
     let mut judge = |moment: &rowen_sim::disk::Moment| {
         for policy in POLICIES.into_iter().map(Some).chain([None]) {
-            // Cuts that are alike: a sample of them finds what all of them would.
+            // Similar cuts: a sample of them finds what all of them would.
             if policy.is_some_and(|policy| !matches!(policy, Policy::Nothing | Policy::All)) && moment.event % 5 != 0 {
                 continue;
             }
@@ -120,7 +120,7 @@ fn one_joins() {
     });
 }
 
-/// Whichever slot the group's first superblock on it goes to, that superblock may be torn: the label must outlive it.
+/// Whichever slot the group's first superblock on it goes to, that superblock may be torn. The label must survive.
 fn each_slot_is_torn(config: Config) -> bool {
     let mut opens = true;
     for checkpoints in 0..4 {
@@ -155,11 +155,11 @@ fn each_slot_is_torn(config: Config) -> bool {
 #[test]
 fn the_first_superblock_of_one_that_joins_is_torn() {
     assert!(each_slot_is_torn(config()));
-    let planted = Config { planted: Some("label_once"), ..config() };
+    let planted = Config { planted: Some("label_written_once"), ..config() };
     assert!(!each_slot_is_torn(planted), "the planted bug was not found");
 }
 
-/// The group on disks of these sizes, as an administrator changes them under a group that is closed.
+/// The group on disks of these sizes, as an administrator changes them while the group is closed.
 fn on_other_disks(disks: &Arc<SimDisks>, sizes: &[u64]) -> Image {
     let mut image = disks.moment().killed(&mut Rng::new(1));
     for (pv, size) in sizes.iter().enumerate() {
@@ -168,8 +168,8 @@ fn on_other_disks(disks: &Arc<SimDisks>, sizes: &[u64]) -> Image {
     image
 }
 
-/// Whichever it is: the only one, one with others behind it, the last.
-/// What `pvresize` left of it before it joined is what the group gets.
+/// Any of them: the only one, one with others behind it, the last.
+/// The group gets the size that `pvresize` left before the physical volume joined.
 #[test]
 fn one_joins_with_less_than_its_disk() {
     let world = World::new(17);
@@ -221,7 +221,7 @@ fn any_grows() {
             let all = group.info().free_extents;
             group.create_volume(volume("all", VolumeKind::Thick, all * 256)).await.unwrap();
             let volume = group.volume(group.find("all").unwrap()).unwrap();
-            // The whole of it, a mebibyte at a time.
+            // The whole range, one MiB at a time.
             for extent in 0..all {
                 let mut buf = PageBuf::zeroed(MIB as usize);
                 buf.as_mut_slice().fill(extent as u8 | 1);
@@ -238,13 +238,14 @@ fn any_grows() {
 }
 
 #[test]
-fn a_disk_that_became_smaller_than_its_physical_volume_is_told() {
+fn a_disk_that_became_smaller_than_its_physical_volume_is_reported() {
     let world = World::new(14);
     let setup = Setup { pvs: vec![PV, PV], ..setup() };
     let (disks, group) = setup.make(&world).unwrap();
     world.run(async {
         contents(&group).await;
-        // Of the last extent the physical volume has a part: it may go alone, and the group is to know.
+        // The physical volume has a part of the last extent. That part may be cut off alone, and the group must learn
+        // of it.
         group.resize_pv(PvIndex(1), 16 * MIB - 4096).await.unwrap();
         assert_eq!(group.info().extents, 2 * EXTENTS - 1);
         group.resize_pv(PvIndex(1), 15 * MIB + 4096).await.unwrap();
@@ -270,7 +271,7 @@ fn a_disk_that_became_smaller_than_its_physical_volume_is_told() {
     }
 }
 
-/// The first, with the journal, shrinks and grows again; its data, and that behind it, stays where it is.
+/// The first one, with the journal, shrinks and grows again. Its data, and the data behind it, keeps its place.
 #[test]
 fn any_shrinks_and_grows_again() {
     let world = World::new(12);
@@ -282,7 +283,7 @@ fn any_shrinks_and_grows_again() {
         let there = group.create_volume(volume("there", VolumeKind::Thick, free * 256)).await.unwrap();
         fill(&group, "there", 600, 5).await;
         let before = group.info().pvs;
-        // A volume lies there; the journal does; there would be no extent left; or no physical volume.
+        // A volume lies there; the journal does; no extent would be left; or no physical volume.
         for (bytes, busy) in [(15 * MIB, true), (10 * MIB, true), (2 * MIB, true), (2 * MIB - 1, false), (0, false)] {
             let refused = group.resize_pv(PvIndex(0), bytes).await.unwrap_err();
             assert_eq!(matches!(refused, Error::Busy(_)), busy, "{bytes}: {refused}");
@@ -297,7 +298,7 @@ fn any_shrinks_and_grows_again() {
         group.remove(&[there]).await.unwrap();
         group.reclaim_idle().await.unwrap();
         group.checkpoint().await.unwrap();
-        // Whatever is reserved must have its room elsewhere.
+        // Reserved blocks must have room elsewhere.
         let reserve = Some((group.info().free_extents - 3) * 256);
         let origin = group.find("data").unwrap();
         let spec = NewSnapshot {
@@ -319,7 +320,7 @@ fn any_shrinks_and_grows_again() {
     let shrink = async { group.resize_pv(PvIndex(0), 12 * MIB + 5000).await.unwrap() };
     cut_everywhere(&world, &disks, shrink, [2 * EXTENTS, 2 * EXTENTS - 4]);
     world.run(async {
-        // The end of the address space is full, and the gap is nobody's.
+        // The end of the address space is full, and the gap belongs to no physical volume.
         let all = group.info().free_extents;
         let all = group.create_volume(volume("all", VolumeKind::Thick, all * 256)).await.unwrap();
         fill(&group, "all", 600, 4).await;
@@ -338,7 +339,7 @@ fn any_shrinks_and_grows_again() {
     });
 }
 
-/// One that nothing is taken from loses its end, and gets it back, without being what reservations count on.
+/// One that is not allocatable loses its end, and gets it back. Reservations never count on it.
 #[test]
 fn one_that_is_not_allocatable_shrinks_and_grows() {
     let world = World::new(16);
@@ -371,7 +372,7 @@ fn the_last_one_shrinks_with_metadata_at_its_end() {
     let (disks, group) = setup.make(&world).unwrap();
     world.run(async {
         contents(&group).await;
-        // Metadata begins where the second does: what is in front of it is what others have left.
+        // Metadata begins where the second one does. In front of it are the blocks that others left.
         let free = group.info().pvs[0].free_extents + group.info().pvs[1].free_extents;
         let mut all = Vec::new();
         for number in 0..free {
@@ -429,11 +430,11 @@ fn the_last_one_leaves() {
     });
 }
 
-/// A group of three whose data is on the last: the first has the journal and metadata, the second metadata.
+/// A group of three with all data on the last. The first has the journal and metadata, the second metadata.
 async fn data_on_the_last(group: &Arc<Group>) {
     let info = group.info();
     let mut before = Vec::new();
-    // An extent at a time: each is put where the first is free.
+    // One extent at a time. Each is placed where the first is free.
     for number in 0..info.pvs[0].free_extents + info.pvs[1].free_extents {
         before.push(group.create_volume(volume(&format!("{number}"), VolumeKind::Thick, 256)).await.unwrap());
     }
@@ -467,7 +468,7 @@ fn any_leaves() {
             let group = Group::open(as_disks.clone(), world.handle(), config()).await.unwrap();
             let uuids: Vec<Uuid> = group.info().pvs.iter().map(|pv| pv.uuid).collect();
             assert_eq!(uuids, left.map(|byte| Uuid([byte; 16])));
-            // The group goes on with its gap: another joins, space is used up and given back, and it opens again.
+            // The group continues with its gap: another joins, space is used up and freed, and it opens again.
             disks.add_pv(PV);
             group.add_pv(NewPv { uuid: Uuid([0x22; 16]) }).await.unwrap();
             let all = group.info().free_extents * 256;
@@ -499,13 +500,13 @@ fn what_is_reserved_keeps_one_from_leaving() {
         let big = group.create_volume(volume("big", VolumeKind::Thick, blocks)).await.unwrap();
         let refused = group.close_without(PvIndex(0)).await.unwrap_err();
         assert!(matches!(refused, Error::Busy(_)), "{refused}");
-        // It was seen before anything was closed.
+        // This was noticed before anything was closed.
         group.remove(&[big]).await.unwrap();
         assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
     });
 }
 
-/// Each block of the physical volume's first extent, where metadata is, apart: what is written can be read again.
+/// Each block of the physical volume's first extent that is not metadata. Written blocks can be read again.
 fn unreadable(pv: PvIndex, from: u64) -> impl Iterator<Item = (PvIndex, u64, u64)> {
     (0..256).map(move |block| (pv, from + block * BLOCK_SIZE, BLOCK_SIZE))
 }
@@ -531,7 +532,7 @@ fn nothing_is_lost_when_metadata_cannot_move() {
         world.run(async {
             contents(&group).await;
             group.checkpoint().await.unwrap();
-            // Of what is to move neither copy can be read, or one of the writes of it fails.
+            // Neither copy of a moving block can be read, or one of its writes fails.
             let both = unreadable(PvIndex(0), 2 * MIB).chain(unreadable(PvIndex(1), MIB)).collect();
             let write = Some((DiskOpKind::Write, disks.requests(DiskOpKind::Write) + number));
             disks.set_faults(match number {
@@ -545,7 +546,7 @@ fn nothing_is_lost_when_metadata_cannot_move() {
             {
                 assert_eq!(report.findings, Vec::<String>::new(), "{number}");
                 failed += 1;
-                // Another time it can.
+                // The next attempt succeeds.
                 group.remove_last_pv().await.unwrap();
                 expect(&group, "data", 300, 7).await;
             }

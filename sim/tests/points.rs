@@ -1,4 +1,4 @@
-//! What names contents, and received contents that become visible.
+//! Identities of contents, and received contents that become visible.
 //!
 //! Rules PT1, PT2, PT3, PT4 and PT5.
 
@@ -74,7 +74,7 @@ impl Known {
         let volumes = group.volumes();
         assert!(volumes.iter().all(|info| group.point_of(info.id).unwrap() == info.point));
         for info in volumes {
-            // Removal goes on between two reads.
+            // Removal continues between two reads.
             let Some(point) = group.point_of(info.id).unwrap() else { continue };
             let found = contents(group, info.id).await;
             match self.contents.get(&point) {
@@ -88,7 +88,8 @@ impl Known {
     }
 }
 
-/// A random life: writes, discards, snapshots, reverts, merges, removals, sizes. Returns how often an identity was met again.
+/// A random life: writes, discards, snapshots, reverts, merges, removals, resizes. Returns how often an identity was
+/// met again.
 fn a_life(seed: u64, steps: u32) -> u64 {
     let world = World::new(seed);
     let (disks, group) = Setup::small(1, 64).make(&world).unwrap();
@@ -158,7 +159,7 @@ fn an_identity_stands_for_one_contents() {
     lives();
 }
 
-/// What a receiver starts from and makes of it.
+/// What a receiver starts from, and its result.
 struct Received {
     disks: Arc<SimDisks>,
     world: World,
@@ -205,7 +206,7 @@ fn received(seed: u64) -> Received {
     Received { disks, world, group, target, hidden, base, point, publish, before, after }
 }
 
-/// What a group has after a crash: whether the received contents are visible.
+/// The contents of a group after a crash: whether the received contents are visible.
 fn judge(image: Image, one: &Received) -> bool {
     let world = World::new(3);
     let disks = SimDisks::with_image(world.handle(), image);
@@ -253,7 +254,7 @@ fn received_contents_become_visible_whole_or_not_at_all() {
     cuts();
 }
 
-/// What happens to a target while something is received for it.
+/// The changes to a target while something is received for it.
 fn a_target_that_changed_is_refused() {
     for what in 0..5 {
         let one = received(1);
@@ -283,7 +284,7 @@ fn nothing_is_rolled_back() {
     a_target_that_changed_is_refused();
 }
 
-/// A snapshot of the base that goes meanwhile changes nothing of the target.
+/// If a snapshot of the base is removed meanwhile, the target does not change.
 #[test]
 fn a_target_whose_base_goes_is_where_it_was() {
     let one = received(1);
@@ -296,7 +297,7 @@ fn a_target_whose_base_goes_is_where_it_was() {
     });
 }
 
-/// A receive that is given up leaves the target at its point.
+/// A receive that is abandoned leaves the target at its point.
 #[test]
 fn a_target_whose_receive_is_given_up_is_where_it_was() {
     let one = received(1);
@@ -309,7 +310,7 @@ fn a_target_whose_receive_is_given_up_is_where_it_was() {
     });
 }
 
-/// Several volumes become visible in one step, or none: names and targets of all of them are looked at before.
+/// Several volumes become visible in one step, or none. Names and targets of all of them are checked before.
 #[test]
 fn several_volumes_become_visible_together() {
     let one = received(1);
@@ -390,7 +391,7 @@ fn a_size_for_which_there_is_no_room_is_refused() {
     a_size_without_room();
 }
 
-/// A new volume that is being received, which has these blocks.
+/// A new volume that is being received, with these blocks.
 async fn unfinished(group: &Arc<Group>, blocks: u64, full: FullPolicy) -> VolumeId {
     let spec = NewVolume { full, ..plain_volume("receiving:w", 7, VolumeKind::Thin, 2 * blocks) };
     let hidden = group.create_volume(spec).await.unwrap();
@@ -400,7 +401,7 @@ async fn unfinished(group: &Arc<Group>, blocks: u64, full: FullPolicy) -> Volume
     hidden
 }
 
-/// What is not whole holds up no volume, and costs no snapshot.
+/// An unfinished receive holds up no volume, and causes no snapshot to be dropped.
 fn a_full_group() {
     for (full, is_thick) in [(FullPolicy::DropSnapshot, true), (FullPolicy::Fail, false), (FullPolicy::Hold, false)] {
         let one = received(1);
@@ -412,7 +413,7 @@ fn a_full_group() {
             write(group, other, 0, 64, 7).await;
             let kept = snapshot(group, other, "kept", Uuid([6; 16])).await;
             let hidden = unfinished(group, group.info().free_blocks.saturating_sub(100), full).await;
-            // What is received takes nothing from others.
+            // The received blocks take no space that others need.
             let buf = Arc::new(PageBuf::from_slice(&vec![1; 512 << 12]));
             let volume = group.volume(hidden).unwrap();
             let at = volume.size_bytes() / 2;
@@ -432,7 +433,7 @@ fn a_full_group() {
     }
 }
 
-/// A pool that is full has no use for space outside of it.
+/// A full pool cannot use space outside of it.
 fn a_full_pool() {
     let one = received(1);
     one.world.run(async {
@@ -457,18 +458,18 @@ fn a_full_pool_gives_up_nothing_that_is_received() {
 }
 
 #[test]
-fn what_is_received_gives_way_first() {
+fn an_unfinished_receive_is_dropped_first() {
     a_full_group();
 }
 
 #[test]
 fn planted_bugs_are_found() {
-    must_be_found("any_head_is_the_point", lives);
+    must_be_found("written_head_is_point", lives);
     must_be_found("identity_without_size", lives);
     must_be_found("published_before_flush", cuts);
     must_be_found("published_in_two_frames", cuts);
     must_be_found("size_without_room", a_size_without_room);
-    must_be_found("received_stays", a_full_group);
-    must_be_found("received_goes_for_a_pool", a_full_pool);
+    must_be_found("receive_never_dropped", a_full_group);
+    must_be_found("receive_dropped_for_pool", a_full_pool);
     must_be_found("publish_over_writes", a_target_that_changed_is_refused);
 }

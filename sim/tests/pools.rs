@@ -1,5 +1,5 @@
-//! A pool's volumes together take no more than its size: writes beyond it fail or are held, and others in the group go
-//! on.
+//! A pool's volumes together take no more than its size. Writes beyond it fail or are held, and other volumes of the
+//! group continue.
 //!
 //! Rules Q1, Q2 and W1.
 
@@ -81,10 +81,10 @@ fn a_pool_takes_no_more_than_its_size() {
         put(&group, b, 0, 12).await.unwrap();
         assert_eq!(used(&group), 32);
         assert!(is_full(&put(&group, b, 12, 1).await) && is_full(&put(&group, a, 20, 1).await));
-        // What has its place is written; others of the group have nothing to do with it.
+        // Blocks that have a place are written. Other volumes of the group are not affected.
         put(&group, a, 0, 20).await.unwrap();
         put(&group, beside, 0, 64).await.unwrap();
-        // What is given back can be taken, no more.
+        // Freed space can be taken, and no more.
         discard(&group, a, 16, 4).await;
         put(&group, b, 12, 4).await.unwrap();
         assert!(is_full(&put(&group, b, 16, 1).await));
@@ -92,7 +92,7 @@ fn a_pool_takes_no_more_than_its_size() {
         group.resize(pool, 40).await.unwrap();
         put(&group, b, 16, 8).await.unwrap();
         assert!(is_full(&put(&group, b, 24, 1).await));
-        // A snapshot takes nothing until there are differences; a block that both have counts once.
+        // A snapshot takes nothing until there are differences. A block that both have counts once.
         group.resize(pool, 44).await.unwrap();
         let snap = snapshot(&group, a, "snap", "pool", None).await;
         assert_eq!(used(&group), 40);
@@ -108,7 +108,7 @@ fn a_pool_takes_no_more_than_its_size() {
         group.remove(&[a]).await.unwrap();
         put(&group, b, 24, 20).await.unwrap();
         assert!(is_full(&put(&group, b, 44, 1).await));
-        // Of what a reserved snapshot keeps, its reserve pays.
+        // The reserve pays for the blocks that a snapshot with a reserve keeps.
         let cow = snapshot(&group, b, "cow", "", Some(16)).await;
         put(&group, b, 0, 8).await.unwrap();
         assert_eq!(used(&group), 44);
@@ -116,7 +116,7 @@ fn a_pool_takes_no_more_than_its_size() {
         assert_eq!(used(&group), 44);
         group.remove(&[cow]).await.unwrap();
         group.reclaim_idle().await.unwrap();
-        // A volume joins the pool: what it has counts, and nothing more is taken.
+        // A volume joins the pool. Its blocks count, and nothing more is allocated.
         let attributes = Attributes { pool: "pool".into(), ..Attributes::default() };
         group.set_attributes(beside, attributes).await.unwrap();
         assert_eq!(used(&group), 108);
@@ -205,31 +205,31 @@ fn writes_that_waited_for_too_long_fail_until_there_is_room() {
         let mut for_ever = pin!(put(&group, b, 60, 1));
         assert!(is_done_within(&world, 100, &mut for_ever).await.is_none(), "without a limit it waits");
 
-        // Those who wait already are not waited for any longer than others.
+        // Writes that already wait do not wait longer than others.
         group.set_no_space_timeout(Some(Duration::from_secs(60)));
         assert!(is_done_within(&world, 30, &mut for_ever).await.is_none());
         let mut later = pin!(put(&group, b, 0, 8));
         assert!(is_done_within(&world, 25, &mut later).await.is_none(), "the time was shorter than it is");
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
         assert!(is_done_within(&world, 10, &mut for_ever).await.is_some_and(|outcome| is_full(&outcome)));
         assert!(is_done_within(&world, 1, &mut later).await.is_some_and(|outcome| is_full(&outcome)));
-        assert_eq!(group.timed_out(), [Some("pool".to_owned())]);
+        assert_eq!(group.timed_out_pools(), [Some("pool".to_owned())]);
         let mut at_once = pin!(put(&group, b, 0, 8));
         assert!(is_done_within(&world, 1, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
         // In place, meanwhile.
         put(&group, a, 0, 32).await.unwrap();
 
-        // Once there was room, a new time begins.
+        // After there was room, a new time begins.
         group.resize(pool, 34).await.unwrap();
         put(&group, b, 0, 2).await.unwrap();
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
         let mut held = pin!(put(&group, b, 2, 1));
         assert!(is_done_within(&world, 55, &mut held).await.is_none(), "the old time was held against it");
         discard(&group, a, 0, 1).await;
         held.await.unwrap();
         let mut again = pin!(put(&group, b, 3, 1));
         assert!(is_done_within(&world, 55, &mut again).await.is_none(), "a time that nobody waits for went on");
-        // And there is no end to it where none is wanted.
+        // Without a limit they wait for ever.
         group.set_no_space_timeout(None);
         assert!(is_done_within(&world, 100, &mut again).await.is_none());
         group.resize(pool, 40).await.unwrap();
@@ -252,17 +252,17 @@ fn writes_wait_no_longer_for_the_groups_own_space() {
             }
         };
         assert!(is_full(&refused) && block > 64, "block {block}: {refused:?}");
-        assert_eq!(group.timed_out(), [None]);
+        assert_eq!(group.timed_out_pools(), [None]);
         let mut at_once = pin!(put(&group, a, block, 8));
         assert!(is_done_within(&world, 5, &mut at_once).await.is_some_and(|outcome| is_full(&outcome)));
         discard(&group, a, 0, 32).await;
         put(&group, a, block, 8).await.unwrap();
-        assert!(group.timed_out().is_empty());
+        assert!(group.timed_out_pools().is_empty());
     });
 }
 
-/// Many writers at once, at the brim: the pool never holds more than its size, nothing that fits is refused once all is
-/// quiet, and what is counted is what is mapped.
+/// Many writers at once, at the limit. The pool never holds more than its size. Nothing that fits is refused once all
+/// is quiet, and the counters equal the maps.
 #[test]
 fn writers_at_once_never_take_more_than_there_is() {
     const SIZE: u64 = 48;
@@ -302,13 +302,13 @@ fn writers_at_once_never_take_more_than_there_is() {
             }
             let mapped = mapped(&group, &volumes);
             assert_eq!(used(&group), mapped, "seed {seed}");
-            // All that is left can be had, block by block, and no more.
+            // All that is left can be allocated, block by block, and no more.
             let beside = make(&group, "d", 64, "pool", FullPolicy::Fail).await;
             for block in 0..SIZE - mapped {
                 put(&group, beside, block, 1).await.unwrap();
             }
             assert!(is_full(&put(&group, beside, SIZE, 1).await), "seed {seed}");
-            // What has its place is written, though it is fresh.
+            // Blocks with a place are written, although they are fresh.
             for block in 0..SIZE - mapped {
                 put(&group, beside, block, 1).await.unwrap();
             }

@@ -1,6 +1,6 @@
-//! Recovery takes checkpoints in the middle of replay where metadata is short (rule L1). Here it takes one before each
-//! record and between the parts of a record. The power is also cut at every disk command of such openings.
-//! `ROWEN_SIM_SEEDS` scales the effort (in percent).
+//! Recovery takes checkpoints during replay if metadata is short (rule L1). Here it takes one before each record and
+//! between the parts of a record. The power is also cut at every disk command of such openings. `ROWEN_SIM_SEEDS`
+//! scales the effort (in percent).
 
 use rowen_engine::group::Config;
 use rowen_sim::crash::{Effort, Explorer, Report, Setup};
@@ -42,7 +42,7 @@ fn random_scenarios() {
     expect_none(&sum);
 }
 
-/// A finder that finds nothing proves nothing.
+/// A search that never finds anything proves nothing.
 fn find_planted(bug: &'static str) {
     for seed in 1..=20 {
         let report = explore(bug, &scenario::random(&mut Rng::new(seed), 30), seed, 4);

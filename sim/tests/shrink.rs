@@ -1,4 +1,4 @@
-//! A volume is reduced while a checkpoint is taken, and the power fails: it has its old contents or its new size.
+//! A volume is reduced while a checkpoint is taken, and the power fails. It has its old contents or its new size.
 //!
 //! Rule V2.
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Three parts of what one step of a reduction takes.
+/// Three times the blocks of one step of a reduction.
 const BLOCKS: u64 = 3 << 16;
 const SEED: u64 = 5;
 
@@ -38,7 +38,7 @@ fn race(after: u64, planted: Option<&'static str>) -> Result<bool, String> {
         client.close().await.unwrap();
         vol
     });
-    // Opened again the map is not in memory, and the reduction waits for its nodes.
+    // After the opening the map is not in memory, and the reduction waits for its nodes.
     let image = disks.moment().killed(&mut Rng::new(SEED));
     let world = World::new(SEED + 1);
     let disks = SimDisks::with_image(world.handle(), image);
@@ -95,7 +95,8 @@ fn a_map_that_changes_before_its_record_is_found() {
     assert!(is_found, "the planted bug was not found");
 }
 
-/// A thin volume may be larger than any disk. What it does not have takes no time to give up, neither at once nor in a replay.
+/// A thin volume may be larger than any disk. Unmapped blocks take no time when they are dropped, neither at once nor
+/// in a replay.
 #[test]
 fn a_volume_larger_than_any_disk_is_reduced_at_once() {
     const HUGE: u64 = 1 << 46;

@@ -14,9 +14,9 @@ use rowen_sim::exec::World;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as a disk tries before it gives a sector up, in microseconds.
+/// The time for which a disk retries a sector before it fails, in microseconds.
 const LONG: u64 = 30_000_000;
-/// What is written while a frame is on its way: the data of eight writes, their frames, and frames for markers.
+/// The requests while a frame is in flight: the data of eight writes, their frames, and frames for markers.
 const WRITTEN: u64 = 20;
 
 fn spec(blocks: u64) -> VolumeSpec {
@@ -25,7 +25,7 @@ fn spec(blocks: u64) -> VolumeSpec {
 
 /// A snapshot is removed, which needs a marker, during a write. The `nth` request from then on is slow. Returns how
 /// many requests the disks get within a second.
-fn written_beside_a_slow_request(nth: u64, planted: Option<&'static str>) -> u64 {
+fn written_during_a_slow_request(nth: u64, planted: Option<&'static str>) -> u64 {
     let world = World::new(7);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
     let (disks, group) = setup.make(&world).unwrap();
@@ -68,14 +68,14 @@ fn written_beside_a_slow_request(nth: u64, planted: Option<&'static str>) -> u64
 #[test]
 fn each_marker_is_sent_once() {
     for nth in 0..12 {
-        let written = written_beside_a_slow_request(nth, None);
+        let written = written_during_a_slow_request(nth, None);
         assert!(written <= WRITTEN, "request {nth} is slow: {written} others");
     }
 }
 
 #[test]
 fn a_marker_that_is_sent_again_is_found() {
-    let most = (0..12).map(|nth| written_beside_a_slow_request(nth, Some("marker_again"))).max();
+    let most = (0..12).map(|nth| written_during_a_slow_request(nth, Some("marker_sent_twice"))).max();
     assert!(most > Some(5 * WRITTEN), "{most:?} requests");
 }
 
@@ -111,7 +111,7 @@ fn a_full_ring_gets_its_checkpoint() {
 }
 
 #[test]
-fn a_full_ring_that_nobody_relieves_is_found() {
-    let why = a_command_behind_many(Some("unrelieved")).unwrap_err();
+fn a_full_ring_without_a_checkpoint_is_found() {
+    let why = a_command_behind_many(Some("no_checkpoint_for_waiters")).unwrap_err();
     assert!(why.contains("deadlock"), "{why}");
 }

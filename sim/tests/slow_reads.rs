@@ -1,4 +1,5 @@
-//! A read that takes a disk very long: its block is given to nobody meanwhile (R8), and nobody else waits for it (L6).
+//! A read that takes a disk very long. Its block is not allocated meanwhile (R8), and no other request waits for it
+//! (L6).
 //!
 //! Rule V1.
 
@@ -14,16 +15,16 @@ use rowen_sim::exec::World;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as a disk tries before it gives a sector up, in microseconds.
+/// The time for which a disk retries a sector before it fails, in microseconds.
 const LONG: u64 = 30_000_000;
 
 fn spec(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// A block is read slowly; meanwhile it is written, which frees the place that is read, and everything free is written
-/// to. What the read finds, and the virtual time at which the writes had ended.
-fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64) {
+/// A block is read slowly. Meanwhile it is written, which frees its place, and all free blocks are written. Returns the
+/// contents that the read found, and the virtual time at which the writes had ended.
+fn read_during_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64) {
     let world = World::new(3);
     let setup = Setup { config: Config { planted, ..Config::default() }, ..Setup::small(1, 16) };
     let (disks, group) = setup.make(&world).unwrap();
@@ -47,7 +48,7 @@ fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64
             }),
             Box::pin(async move {
                 handle.sleep(Duration::from_millis(1)).await;
-                // Fresh: it goes elsewhere once more, and its block is freed by the next checkpoint.
+                // Fresh: it is redirected once more, and its block is freed by the next checkpoint.
                 writer.write(vol, 0, BLOCK, &[]).await?;
                 writer.checkpoint().await?;
                 let mut at = 0;
@@ -70,21 +71,21 @@ fn read_beside_a_free(planted: Option<&'static str>) -> (Result<(), String>, u64
 }
 
 #[test]
-fn its_block_is_given_to_nobody() {
-    let (found, ended) = read_beside_a_free(None);
+fn its_block_is_not_allocated() {
+    let (found, ended) = read_during_a_free(None);
     assert_eq!(found, Ok(()));
     assert!(ended < LONG, "writers waited for the read until {ended} us");
 }
 
 #[test]
 fn a_block_that_is_given_away_early_is_found() {
-    let why = read_beside_a_free(Some("no_readers_done")).0.unwrap_err();
+    let why = read_during_a_free(Some("readers_not_waited_for")).0.unwrap_err();
     assert!(why.contains("MISPLACED"), "{why}");
 }
 
-/// A block is overwritten in place, slowly. Meanwhile it is discarded, and everything free is written to.
+/// A block is overwritten in place, slowly. Meanwhile it is discarded, and all free blocks are written.
 #[test]
-fn a_block_that_is_being_written_is_given_to_nobody() {
+fn a_block_that_is_being_written_is_not_allocated() {
     let world = World::new(5);
     let (disks, group) = Setup::small(1, 16).make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
@@ -123,7 +124,7 @@ fn a_block_that_is_being_written_is_given_to_nobody() {
 
 #[test]
 fn a_block_that_is_freed_while_it_is_written_is_found() {
-    must_be_found("freed_in_flight", a_block_that_is_being_written_is_given_to_nobody);
+    must_be_found("freed_in_flight", a_block_that_is_being_written_is_not_allocated);
 }
 
 /// The journal wraps several times during one slow read of another volume.

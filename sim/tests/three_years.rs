@@ -1,9 +1,10 @@
-//! What three years of hourly snapshots leave of a group's speed, on modelled disks. Not part of the usual run:
-//! `docs/testing.md` has the command and what was measured.
+//! The effect of three years of hourly snapshots on a group's speed, on modelled disks. Not part of the usual run:
+//! `docs/testing.md` has the command and the results.
 //!
-//! A group is filled to a share that stays the same. Each hour a snapshot is taken, blocks are overwritten at random and in
-//! order, and snapshots are pruned to 24 hourly, 30 daily and 12 monthly ones. Each day there are discards, and a filler comes
-//! or goes when the fill has moved. The disk's time is virtual and exact, the processor costs nothing: noise there is none.
+//! A group is filled to a constant share. Each hour a snapshot is taken, blocks are overwritten at random and in order,
+//! and snapshots are pruned to 24 hourly, 30 daily and 12 monthly ones. Each day there are discards, and a filler is
+//! made or removed if the fill has changed. The disk's time is virtual and exact, and does not include processor time.
+//! So there is no noise.
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry};
 use rowen_engine::group::{
@@ -27,7 +28,7 @@ const YEAR: u64 = 365 * DAY;
 const ORIGIN: u64 = 256 * MIB_BLOCKS;
 const FILLER: u64 = 64 * MIB_BLOCKS;
 const MIB_BLOCKS: u64 = MIB / BLOCK_SIZE;
-/// First writes that are measured, and so many at once.
+/// First writes that are measured, and the number in flight.
 const COUNTED: usize = 4096;
 const TOGETHER: usize = 32;
 
@@ -43,7 +44,7 @@ fn model() -> Model {
     }
 }
 
-/// As a server has it; `LAYOUT=read` is its default where all disks turn.
+/// The default of a server. `LAYOUT=read` is its default if all disks rotate.
 fn config() -> Config {
     let layout = match std::env::var("LAYOUT").as_deref() {
         Ok("read") => Layout::Read,
@@ -68,7 +69,7 @@ struct Life {
     refused: u64,
 }
 
-/// What was measured. Rates in MiB or writes in a second, times in microseconds.
+/// The results. Rates in MiB or writes in a second, times in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     first_pass: u64,
@@ -119,7 +120,7 @@ impl Life {
         (info.blocks - info.free_blocks) * 1000 / info.blocks
     }
 
-    /// Fillers come and go until the fill is as asked, to 1.5 % of the group.
+    /// Makes and removes fillers until the fill is as requested, to 1.5 % of the group.
     fn keep_fill(&mut self) {
         while self.used() + 15 < self.fill * 10 {
             self.names += 1;
@@ -151,16 +152,16 @@ impl Life {
         self.writes(volume, &places, MIB_BLOCKS, TOGETHER);
     }
 
-    /// Writes at these blocks, each of so many, `together` at a time. How long each took, and all.
+    /// Writes at these blocks, each of `count` blocks, `together` at a time. Returns the time of each, and of all.
     fn writes(&self, volume: &Arc<Volume>, places: &[u64], len: u64, together: usize) -> (Vec<u64>, u64) {
         let clock = self.world.handle();
         let buf = Arc::new(PageBuf::zeroed((len * BLOCK_SIZE) as usize));
         let begun = clock.now();
         let mut took = Vec::new();
-        // As many hands, each with its own places: one that is done goes on at once.
-        let hands: Vec<_> = (0..together.min(places.len()))
-            .map(|hand| {
-                let mine: Vec<u64> = places.iter().copied().skip(hand).step_by(together).collect();
+        // As many tasks as writes in flight, each with its own places. A task that is done continues at once.
+        let tasks: Vec<_> = (0..together.min(places.len()))
+            .map(|task| {
+                let mine: Vec<u64> = places.iter().copied().skip(task).step_by(together).collect();
                 let (volume, buf, clock) = (volume.clone(), buf.clone(), clock.clone());
                 let own = clock.clone();
                 clock.start("writes", async move {
@@ -174,30 +175,30 @@ impl Life {
                 })
             })
             .collect();
-        for hand in hands {
-            took.extend(self.world.run(hand));
+        for task in tasks {
+            took.extend(self.world.run(task));
         }
         took.sort_unstable();
         (took, clock.now() - begun)
     }
 
-    /// MiB a second of reads in order, of 1 MiB, four at once.
+    /// MiB a second of sequential reads of 1 MiB, four at once.
     fn reads(&self, volume: &Arc<Volume>) -> f64 {
         let clock = self.world.handle();
         let begun = clock.now();
         let count = ORIGIN / MIB_BLOCKS;
-        let hands: Vec<_> = (0..4)
-            .map(|hand| {
+        let tasks: Vec<_> = (0..4)
+            .map(|task| {
                 let volume = volume.clone();
                 clock.start("reads", async move {
-                    for at in (hand..count).step_by(4) {
+                    for at in (task..count).step_by(4) {
                         volume.read(at * MIB, MIB as u32, PageBuf::zeroed(MIB as usize)).await.unwrap();
                     }
                 })
             })
             .collect();
-        for hand in hands {
-            self.world.run(hand);
+        for task in tasks {
+            self.world.run(task);
         }
         per_second(count, clock.now() - begun)
     }
@@ -216,7 +217,7 @@ impl Life {
         self.world.run(self.group.snapshot(&[spec])).unwrap()[0]
     }
 
-    /// All background work has ended.
+    /// Waits until all background work has ended.
     fn idle(&self) {
         self.world.run(async {
             self.group.reclaim_idle().await.unwrap();
@@ -226,7 +227,7 @@ impl Life {
         });
     }
 
-    /// An hour: a snapshot, pages of a database with their log, pages anywhere.
+    /// One hour: a snapshot, pages of a database with their log, random pages.
     fn hour(&mut self, hour: u64) {
         let made = self.snapshot();
         self.snapshots.push((hour, made));
@@ -252,7 +253,7 @@ impl Life {
             self.idle();
             self.keep_fill();
         }
-        // The rest of the hour is quiet: what waits for quiet has a minute.
+        // The rest of the hour is idle: work that waits for an idle group has a minute.
         self.world.run(self.world.handle().sleep(Duration::from_secs(60)));
     }
 
@@ -316,7 +317,7 @@ impl Life {
     }
 }
 
-/// To a tenth.
+/// Rounded to a tenth.
 fn per_second(count: u64, micros: u64) -> f64 {
     (count * 10_000_000 / micros) as f64 / 10.0
 }
@@ -334,7 +335,7 @@ fn three_years() {
     let (fill, years) = (number("FILL", 80), number("YEARS", 3));
     let mut life = Life::begin(fill);
     println!("{}, {fill} % full, {:?}", model().name, config().layout);
-    // A young group has a snapshot of its own too, so that what is measured is age.
+    // A young group has a snapshot of its own, too, so that only age is measured.
     let fresh = life.measure("fresh");
     let mut last = fresh;
     for hour in 0..years * YEAR {

@@ -1,4 +1,4 @@
-//! Removal while a disk does not read: what cannot be read now is not lost (D5). And removal without room says so (D6).
+//! Removal while a disk fails reads: unreadable nodes are not lost (D5). Removal without room reports this (D6).
 
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
@@ -22,7 +22,7 @@ fn setup(planted: Option<&'static str>) -> Setup {
     Setup { config: Config { planted, ..setup.config.clone() }, ..setup }
 }
 
-/// A volume with a snapshot whose volume was changed since, in maps of many nodes. Closed: no node is in memory.
+/// A volume with a snapshot, and changes since, in maps of many nodes. Closed: no node is in memory.
 fn closed_group(setup: &Setup) -> (Image, [Vol; 2]) {
     let world = World::new(21);
     let (disks, group) = setup.make(&world).unwrap();
@@ -43,7 +43,7 @@ fn closed_group(setup: &Setup) -> (Image, [Vol; 2]) {
     (disks.moment().killed(&mut Rng::new(21)), vols)
 }
 
-/// The group of this image, open, and the handle of its world, which has the time.
+/// The open group of this image, and the handle of its world, which has the time.
 fn open(world: &World, setup: &Setup, image: &Image) -> (Arc<SimDisks>, Arc<Group>, Arc<Handle>) {
     let disks = SimDisks::with_image(world.handle(), image.clone());
     let group = world.run(Group::open(disks.clone(), world.handle(), setup.config.clone())).unwrap();
@@ -62,7 +62,7 @@ fn findings(world: &World, disks: Arc<SimDisks>) -> Vec<String> {
     report.findings.iter().map(ToString::to_string).collect()
 }
 
-/// Removes these volumes while no read works for some seconds. What is wrong then.
+/// Removes these volumes while no read works for some seconds. Returns what is wrong then.
 fn remove_without_reads(planted: Option<&'static str>, which: &[usize]) -> Result<(), String> {
     let setup = setup(planted);
     let (image, vols) = closed_group(&setup);
@@ -95,7 +95,7 @@ fn what_cannot_be_read_for_a_time_is_not_lost() {
 #[test]
 fn a_node_that_is_given_up_at_once_is_found() {
     for which in [&[0, 1][..], &[1]] {
-        let why = remove_without_reads(Some("unread_is_lost"), which).unwrap_err();
+        let why = remove_without_reads(Some("unread_node_is_lost"), which).unwrap_err();
         assert!(why.contains("nodes are lost"), "{why}");
     }
 }
@@ -112,7 +112,7 @@ fn a_close_does_not_wait_for_it() {
         remove(&group, &vols).await;
         handle.sleep(Duration::from_secs(20)).await;
         let begun = handle.now();
-        // The close frees what was replaced, for which it reads; removal reads nothing in this moment.
+        // The close frees replaced blocks, and reads for that. Removal reads nothing at that moment.
         disks.set_faults(Faults::default());
         let idle = handle.start("idle", {
             let group = group.clone();
@@ -120,7 +120,7 @@ fn a_close_does_not_wait_for_it() {
         });
         group.close().await.unwrap();
         assert_eq!(idle.await, Err(Error::Closed));
-        // Whatever removal still does lets go of the disks.
+        // Removal must not use the disks any more.
         let group = Arc::downgrade(&group);
         handle.sleep(Duration::from_millis(200)).await;
         assert!(group.strong_count() <= 1, "removal holds the group");
@@ -137,7 +137,7 @@ fn a_close_does_not_wait_for_it() {
     assert_eq!(findings(&world, disks), Vec::<String>::new());
 }
 
-/// Sectors that nothing can read any more are given up in the end, all of a tree together in a few minutes.
+/// Sectors that can never be read again are skipped in the end, all of a tree in a few minutes.
 #[test]
 fn what_can_never_be_read_is_lost_in_the_end() {
     let setup = setup(None);
@@ -166,7 +166,8 @@ fn what_can_never_be_read_is_lost_in_the_end() {
     });
 }
 
-/// Metadata has no room for what removal frees. It stands still, which `reclaim_idle` says, until there is room again.
+/// Metadata has no room for the blocks that removal frees. Removal stops, which `reclaim_idle` reports, until there is
+/// room again.
 fn remove_without_room(planted: &'static str) -> Result<(), String> {
     let setup = setup(Some(planted));
     let (image, vols) = closed_group(&setup);
@@ -175,7 +176,7 @@ fn remove_without_room(planted: &'static str) -> Result<(), String> {
     world.run(remove(&group, &vols));
     let idle = world.try_run(group.reclaim_idle()).map_err(|stuck| stuck.to_string())?;
     if !matches!(idle, Err(Error::NoSpace { .. })) {
-        return Err(format!("it was not told: {idle:?}"));
+        return Err(format!("it was not reported: {idle:?}"));
     }
     world.run(async {
         let used = |group: &Group| group.info().free_blocks + group.info().pending_blocks;
@@ -183,7 +184,7 @@ fn remove_without_room(planted: &'static str) -> Result<(), String> {
         while group.stats().checkpoints < 41 {
             group.checkpoint().await.unwrap();
         }
-        // It goes on without being asked.
+        // It resumes by itself.
         for _ in 0..1000 {
             rowen_engine::runtime::yield_now().await;
         }
@@ -202,11 +203,11 @@ fn removal_without_room_stands_still_and_says_so() {
 
 #[test]
 fn waiting_for_ever_for_removal_is_found() {
-    let why = remove_without_room("no_room_to_free_asked_again").unwrap_err();
-    assert!(why.contains("not told"), "{why}");
+    let why = remove_without_room("removal_retries_without_room").unwrap_err();
+    assert!(why.contains("not reported"), "{why}");
 }
 
 #[test]
 fn removal_that_stands_still_for_ever_is_found() {
-    must_be_found("stands_for_ever", removal_without_room_stands_still_and_says_so);
+    must_be_found("removal_never_resumes", removal_without_room_stands_still_and_says_so);
 }

@@ -1,6 +1,6 @@
-//! A merge that waits is a mark, and the merge is one record. Whenever the power fails or the program dies, one of two
-//! things holds. The snapshot is there, with or without its mark, and both contents are as they were. Or it is gone,
-//! and the origin has its contents.
+//! A waiting merge is a mark, and the merge is one record. Whenever the power fails or the program dies, one of two
+//! things holds. The snapshot exists, with or without its mark, and both contents are unchanged. Or it is gone, and the
+//! origin has its contents.
 
 use rowen_engine::disk::PageBuf;
 use rowen_engine::group::{Attributes, FullPolicy, Group, NewSnapshot, NewVolume, VolumeInfo, VolumeKind};

@@ -1,6 +1,6 @@
 //! Whole worlds from numbered seeds: clients, commands, deaths, power cuts and faults. `ROWEN_SIM_SEEDS` scales their
-//! number (in percent), `ROWEN_SIM_WORLDS` sets it. A world that fails is replayed by the line that it prints;
-//! docs/testing.md says what a world is.
+//! number (in percent), `ROWEN_SIM_WORLDS` sets it. A world that fails prints the line that replays it. docs/testing.md
+//! says what a world is.
 //!
 //! Rules SW1, SW2 and SW3.
 
@@ -12,10 +12,10 @@ use rowen_sim::worlds::tally::Tally;
 use rowen_sim::worlds::{Options, Seen, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Worlds that meet everything together.
+/// The number of worlds that meet all events together.
 const USUAL: u64 = 2000;
 
-/// Runs `one` for numbers from 1 on, on all cores, until one of them says that it is enough.
+/// Runs `one` for numbers from 1 on, on all cores, until one of them returns that it is enough.
 fn each<T: Send>(count: u64, one: impl Fn(u64) -> Option<T> + Sync) -> Vec<T> {
     let next = AtomicU64::new(1);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -57,7 +57,7 @@ fn worlds() {
     let mut tally = Tally::default();
     seen.iter().for_each(|seen| tally.add(&seen.tally));
     println!("{tally}");
-    // All worlds together meet everything. A part of them need not.
+    // All worlds together meet all events. A part of them need not.
     let must = ["groups filled up", "refused: no space", "physical volumes joined", "physical volumes left"];
     let faults = options.faults.iter().map(|fault| fault.name());
     for what in must.into_iter().chain(faults) {
@@ -78,19 +78,19 @@ fn a_seed_is_one_world() {
 /// SW2.
 fn a_panic_is_a_sentence(bug: &'static str) {
     let broken = run(1, &Options { planted: Some(bug), ..Options::default() }).expect_err("it panics");
-    assert!(broken.to_string().contains("PANIC: this world was told to panic"), "{broken}");
+    assert!(broken.to_string().contains("PANIC: this world was asked to panic"), "{broken}");
 }
 
 #[test]
 fn a_world_that_panics_ends_with_a_sentence() {
     a_panic_is_a_sentence("world_panics");
-    must_be_found("panic_passes", || a_panic_is_a_sentence("panic_passes"));
+    must_be_found("panic_ignored", || a_panic_is_a_sentence("panic_ignored"));
 }
 
-/// SW1: what one world leaves behind for the next is found.
+/// SW1: state that one world leaves for the next is found.
 #[test]
 fn worlds_that_know_of_each_other_are_found() {
-    let options = Options { planted: Some("worlds_share_chance"), ..Options::default() };
+    let options = Options { planted: Some("worlds_share_random"), ..Options::default() };
     assert!((1..=20).any(|seed| run(seed, &options).ok() != run(seed, &options).ok()));
 }
 
@@ -121,12 +121,12 @@ const FOUND: &[(&str, u64)] = &[
     ("reuse_early", 2),
     ("skip_crc", 27),
     ("stale_partial", 2),
-    ("child_not_asked", 11),
+    ("child_not_searched", 11),
     ("snapshot_not_durable", 4),
-    ("any_age", 53),
-    ("marker_is_counted", 2),
+    ("stale_pv_accepted", 53),
+    ("marker_takes_number", 2),
     ("fresh_in_place", 6),
-    ("slot_is_whole", 85),
+    ("slot_assumed_unused", 85),
     ("freed_over_arena", 186),
     ("record_later", 63),
     ("head_kept", 1),
@@ -134,17 +134,17 @@ const FOUND: &[(&str, u64)] = &[
     ("shared_taken_over", 355),
     ("journal_not_needed", 11),
     ("lost_are_zeros", 12),
-    ("out_untold", 8),
-    ("lost_not_believed", 185),
+    ("missing_pv_not_recorded", 8),
+    ("missing_data_rejected", 185),
     ("unproven_forgotten", 660),
-    ("unproven_believed", 660),
+    ("unproven_accepted", 660),
 ];
 
-/// The same of bugs that take minutes.
-const FOUND_LATE: &[(&str, u64)] = &[("merged_at_once", 2331)];
+/// The same for bugs that take minutes.
+const FOUND_LATE: &[(&str, u64)] = &[("merged_before_durable", 2331)];
 
-/// A finder that finds nothing proves nothing. The world that found the bug once is tried first. Another engine makes other worlds of
-/// the same seeds, so more are run than were needed.
+/// A search that never finds anything proves nothing. The world that found the bug before is tried first. Another
+/// engine makes other worlds from the same seeds, so more worlds are run than were needed.
 fn find(bugs: &[(&'static str, u64)]) {
     for &(bug, before) in bugs {
         let options = Options { planted: Some(bug), ..Options::default() };

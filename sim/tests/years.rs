@@ -1,8 +1,8 @@
 //! Years of a group that is nearly full: hourly snapshots, pruned to 24 hourly, 30 daily and 12 monthly ones (rule L5).
 //!
-//! Nothing may be refused and no snapshot dropped. What operations cost is counted in disk commands, and compared with
-//! a young group: as large volumes, as many snapshots, and those writes whose contents are still there, each made once,
-//! in their order. `ROWEN_SIM_SEEDS` scales the time (in percent of 13 months).
+//! No write may be refused and no snapshot dropped. The cost of operations is counted in disk commands. It is compared
+//! with a young group: equally large volumes, as many snapshots, and only the writes whose contents still exist, each
+//! made once, in their order. `ROWEN_SIM_SEEDS` scales the time (in percent of 13 months).
 
 use rowen_engine::disk::{Disks, PageBuf};
 use rowen_engine::group::{
@@ -20,7 +20,7 @@ const PAGE: u64 = 4096;
 const MIB: u64 = 512;
 const DAY: u64 = 24;
 const MONTH: u64 = 30 * DAY;
-/// Snapshots that are kept: of each volume one for each of these hours, days and months.
+/// The kept snapshots of each volume: one for each of these hours, days and months.
 const KEPT: (u64, u64, u64) = (24, 30, 12);
 /// Blocks of a read of the origin.
 const READ: u64 = 16;
@@ -34,7 +34,7 @@ struct Origin {
     blocks: Vec<u64>,
 }
 
-/// What an old group may need of what a young one needs.
+/// The most that an old group may need, compared with a young one.
 const MOST: f64 = 1.5;
 
 /// Disk commands for each operation.
@@ -162,13 +162,13 @@ impl Life {
         Ok(())
     }
 
-    /// One hour's work: a snapshot of both volumes, writes to files and to a database, discards, volumes that come and
-    /// go.
+    /// One hour's work: a snapshot of both volumes, writes to files and to a database, discards, volumes that are made
+    /// and removed.
     async fn hour(&mut self, hour: u64) -> Result<(), String> {
         self.snapshot(hour).await?;
         let thick = self.origins[0].blocks.len() as u64;
         match hour % 4 {
-            // Files: one is replaced.
+            // Files: one of them is replaced.
             0 => {
                 let at = self.place(0, 16, 256);
                 self.write(0, at, 16).await?;
@@ -181,14 +181,14 @@ impl Life {
                 }
                 self.write(1, 1024 + hour % 64, 1).await?;
             }
-            // One page anywhere.
+            // One page at random.
             _ => {
                 let at = self.place(1, 1, u64::MAX);
                 self.write(1, at, 1).await?;
             }
         }
         match hour % 12 {
-            // What goes through the volume in its order.
+            // A slow pass through the volume in order.
             5 => self.write(0, hour / 12 * 4 % thick, 4).await?,
             11 => {
                 let at = self.place(1, 16, 320);
@@ -205,7 +205,7 @@ impl Life {
         if gone { Err("a snapshot was dropped".into()) } else { Ok(()) }
     }
 
-    /// A volume of a hundredth of the group comes, or goes.
+    /// A volume of a hundredth of the group is made, or removed.
     async fn guest(&mut self, comes: bool) -> Result<(), String> {
         if !comes {
             let id = self.guest.take().unwrap();
@@ -244,7 +244,7 @@ impl Life {
         (counts.reads + counts.writes + counts.flushes) as f64 / COUNTED as f64
     }
 
-    /// What operations cost now.
+    /// The present cost of operations.
     async fn measure(&mut self, hour: u64) -> Result<Figures, String> {
         self.group.reclaim_idle().await.unwrap();
         self.group.checkpoint().await.unwrap();
@@ -312,7 +312,7 @@ fn new_volume(number: u64, kind: VolumeKind, blocks: u64) -> NewVolume {
     }
 }
 
-/// A cache that holds a part of the maps, as that of a large group does.
+/// A cache that holds a part of the maps, as in a large group.
 fn config() -> Config {
     Config { cache_bytes: 512 << 10, dirty_bytes: 128 << 10, ..Config::default() }
 }
@@ -326,7 +326,7 @@ fn new_life(seed: u64) -> (World, Life) {
     (world, life)
 }
 
-/// The writes whose contents are still there, as they were made: number, volume, place and length.
+/// The writes whose contents still exist, in their order: number, volume, place and length.
 fn lasting_writes(life: &Life) -> Vec<(u64, usize, u64, u64)> {
     let mut writes: Vec<(u64, usize, u64, u64)> = Vec::new();
     for (n, origin) in life.origins.iter().enumerate() {
@@ -342,7 +342,7 @@ fn lasting_writes(life: &Life) -> Vec<(u64, usize, u64, u64)> {
     writes
 }
 
-/// What a young group needs with the same volumes and contents, and as many snapshots.
+/// The cost in a young group with the same volumes and contents, and as many snapshots.
 fn young(life: &Life, seed: u64) -> Figures {
     let (world, mut young) = new_life(seed);
     let writes = lasting_writes(life);
@@ -358,12 +358,12 @@ fn young(life: &Life, seed: u64) -> Figures {
             }
         }
         let figures = young.measure(parts as u64).await.unwrap();
-        told(&young, "young", figures);
+        print_figures(&young, "young", figures);
         figures
     })
 }
 
-fn told(life: &Life, what: &str, figures: Figures) {
+fn print_figures(life: &Life, what: &str, figures: Figures) {
     let info = life.group.info();
     let percent = |blocks: u64| blocks as f64 * 100.0 / info.blocks as f64;
     println!(
@@ -373,7 +373,7 @@ fn told(life: &Life, what: &str, figures: Figures) {
         percent(life.least_free.min(info.free_blocks)),
         percent(info.metadata_blocks),
         life.snapshots.len(),
-        life.group.most_dead().0,
+        life.group.max_dead_counters().0,
         figures.write,
         figures.read,
         figures.opening,
@@ -398,7 +398,7 @@ fn years_of_snapshots_leave_a_group_fast() {
             }
             if (hour + 1) % MONTH == 0 {
                 let now = life.measure(hour + 1).await.unwrap();
-                told(&life, &format!("month {}", (hour + 1) / MONTH), now);
+                print_figures(&life, &format!("month {}", (hour + 1) / MONTH), now);
                 figures = Some(now);
             }
         }
@@ -414,7 +414,7 @@ fn years_of_snapshots_leave_a_group_fast() {
         ("a recovery", old.recovery, young.recovery),
     ];
     for (what, old, young) in figures {
-        // In a group that is young itself a few commands more are much.
+        // In a young group a few commands more are a large share.
         if months < 13 {
             continue;
         }

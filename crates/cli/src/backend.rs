@@ -6,7 +6,7 @@ use rowen_control::history::{Command, Kept};
 use rowen_control::protocol::{Caller, CheckOutcome, ErrorKind, Outcome, Request};
 use rowen_control::settings::{Loaded, Settings};
 use rowen_control::status::{Depth, IoSeen, Survey};
-use rowen_engine::format::seen::FormatSeen;
+use rowen_engine::format::features::FormatInfo;
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct LabelledPv {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PvFormat {
     pub path: String,
-    pub format: FormatSeen,
+    pub format: FormatInfo,
 }
 
 /// Which end of a long text is kept.

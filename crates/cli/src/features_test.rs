@@ -4,12 +4,12 @@ use crate::backend::PvFormat;
 use crate::fake::Fake;
 use crate::transcript_test::{play, with_group};
 use rowen_control::uuids::lvm_text;
-use rowen_engine::format::seen::{FEATURES, FormatSeen};
+use rowen_engine::format::features::{FEATURES, FormatInfo};
 use rowen_engine::units::Uuid;
 
 fn pv(path: &str, group: (u8, &str), sequence: u64, version: u32, incompatible: u64) -> PvFormat {
     let (number, name) = group;
-    let format = FormatSeen {
+    let format = FormatInfo {
         version,
         incompatible,
         compatible: 0,
@@ -82,7 +82,7 @@ fn whether_a_group_can_be_opened() {
         newer,
         pv("/dev/d", (3, "other"), 1, 7, 0),
         pv("/dev/e", (0, ""), 1, 1, 0),
-        PvFormat { format: FormatSeen { compatible: 8, ..pv("", (4, "more"), 1, 1, 0).format }, path: "/dev/f".into() },
+        PvFormat { format: FormatInfo { compatible: 8, ..pv("", (4, "more"), 1, 1, 0).format }, path: "/dev/f".into() },
     ];
     world.silent = vec!["/dev/dead".into()];
     let [one, two, three, four] = [1, 2, 3, 4].map(|number| lvm_text(Uuid([number; 16])));

@@ -1,5 +1,5 @@
-//! What a volume has from which a transfer can go on: its snapshots and bookmarks, as `rowen points --json` tells them to another
-//! host. Fields that an older version does not tell have defaults; those that it does not know are passed over.
+//! The points of a volume from which a transfer can continue: its snapshots and bookmarks. `rowen points --json` sends
+//! them to another host. Fields that an older version does not send have defaults. Unknown fields are ignored.
 
 use crate::holds::holds;
 use crate::protocol::{GroupReport, HexUuid, Unfinished, VolumeReport};
@@ -18,7 +18,7 @@ pub struct Point {
     pub point_uuid: String,
     /// Seconds since 1970.
     pub made: u64,
-    /// Who holds it.
+    /// The holder.
     pub holds: Vec<String>,
     /// The policy that made it.
     pub policy: Option<String>,
@@ -39,7 +39,7 @@ pub struct Arriving {
     pub token: Option<String>,
 }
 
-/// A volume, or that there is none of that name.
+/// A volume, or the fact that no volume has this name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Points {
@@ -151,7 +151,7 @@ pub fn hold_of_pair(own: (&str, &str), other: (&str, &str), other_shown: &str) -
     format!("replicate-{shown}-{digits}")
 }
 
-/// FNV-1a in two halves: names are told apart by it, and nothing is trusted for it.
+/// FNV-1a in two halves. It only distinguishes names; nothing relies on it for safety.
 fn text_hash(text: &str) -> [u8; 16] {
     let half = |start: u64| {
         text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

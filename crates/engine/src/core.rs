@@ -7,15 +7,15 @@
 mod growth;
 mod nodes;
 mod ownership;
-mod pace;
+mod throttle;
 
 pub use growth::ROOM_PAUSE;
-pub use nodes::{Absent, READS_TOGETHER, is_lost};
+pub use nodes::{READS_TOGETHER, Unavailable, is_missing};
 pub use ownership::{MergeCursor, Ownership, TreeOwner};
-pub use pace::Pace;
+pub use throttle::Throttle;
 
-use crate::dead::Points;
-use crate::discards::Wishes;
+use crate::dead_blocks::PointEpochs;
+use crate::discards::DiscardQueue;
 use crate::disk::{DiskError, Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -83,7 +83,7 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait SpaceFinder: Send + Sync {
     /// Takes a checkpoint: blocks that were freed before it become usable.
     fn take_checkpoint(self: Arc<Self>) -> Answer<Result<()>>;
-    /// Waits for space that will be freed soon. False: there is none.
+    /// Waits for space that will be freed soon. False: no space will be freed.
     fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>>;
     /// Removal is in progress: waiting may give space.
     fn is_removing(&self) -> bool;
@@ -98,7 +98,7 @@ pub trait SpaceFinder: Send + Sync {
     /// Gets room behind the disks for metadata and the journal (U1).
     fn back_metadata(self: Arc<Self>) -> Answer<std::result::Result<(), DiskError>>;
     /// The volume has redirected writes that may have to be filled (rule R13).
-    fn want_filling(&self, volume: VolumeId);
+    fn request_filling(&self, volume: VolumeId);
 }
 
 pub struct Core {
@@ -117,8 +117,8 @@ pub struct Core {
     pub pools: Mutex<Pools>,
     pub no_space_timeout: NoSpaceTimeout,
     /// Writes that wait for room, by volume.
-    pub held: Mutex<Map<VolumeId, u64>>,
-    pub points: Arc<Points>,
+    pub waiting_writes: Mutex<Map<VolumeId, u64>>,
+    pub points: Arc<PointEpochs>,
     pub journal: Arc<Journal>,
     /// Held shared by every change of mappings, space or catalog; held exclusively by a checkpoint's capture.
     pub gate: RwLock<()>,
@@ -129,7 +129,7 @@ pub struct Core {
     pub space_event: Arc<Event>,
     pub closed: AtomicBool,
     /// No write waits for room any more: see [`Group::end_waiting`](crate::group::Group::end_waiting).
-    pub waits_no_more: AtomicBool,
+    pub waiting_ended: AtomicBool,
     /// Bytes written since the last marker was asked for in the background.
     pub unproven: AtomicU64,
     /// Nodes whose first copy is bad.
@@ -139,7 +139,7 @@ pub struct Core {
     growth: Growth,
     pub backing: Backing,
     /// Blocks that are to be discarded on the disks.
-    pub discards: Wishes,
+    pub discards: DiscardQueue,
     space_finder: Mutex<Option<Weak<dyn SpaceFinder>>>,
     /// This core, for tasks that must not keep it open.
     pub this: Weak<Core>,
@@ -157,14 +157,14 @@ impl Core {
         space: Space,
         journal: Arc<Journal>,
         generation: u64,
-        points: Arc<Points>,
+        points: Arc<PointEpochs>,
     ) -> Arc<Core> {
-        let space_event = match cfg!(feature = "planted") && config.planted == Some("left_asleep") {
+        let space_event = match cfg!(feature = "planted") && config.planted == Some("waiters_not_woken") {
             true => Arc::default(),
             false => journal.stopped.clone(),
         };
         meta.set_load(space.load());
-        let discards = Wishes::new(config.discards);
+        let discards = DiscardQueue::new(config.discards);
         Arc::new_cyclic(|this| Core {
             cache: NodeCache::new(config.cache_bytes as u64),
             disks: members.clone(),
@@ -177,7 +177,7 @@ impl Core {
             space: Mutex::new(space),
             pools: Mutex::new(Pools::default()),
             no_space_timeout: NoSpaceTimeout::default(),
-            held: Mutex::default(),
+            waiting_writes: Mutex::default(),
             points,
             journal,
             gate: RwLock::new(()),
@@ -185,7 +185,7 @@ impl Core {
             counters: Counters::default(),
             space_event,
             closed: AtomicBool::new(false),
-            waits_no_more: AtomicBool::new(false),
+            waiting_ended: AtomicBool::new(false),
             unproven: AtomicU64::new(0),
             to_repair: Mutex::default(),
             is_growing: AtomicBool::new(false),

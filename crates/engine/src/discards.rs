@@ -13,7 +13,7 @@
 //! * DC6 A trim waits for the removals before it, so it also discards what a volume held that was just removed. It does
 //!   not wait for a removal that has stopped for lack of room.
 //!
-//! Pending discards are wishes, held in memory. A crash, or too many wishes, lose them; `rowen trim` then finds the
+//! Pending discards are kept in memory only. A crash loses them, and so does a full queue. `rowen trim` then finds the
 //! free blocks.
 
 use crate::disk::{Completer, DiskError, DiskOp, Disks, PvIndex, Segments};
@@ -28,27 +28,27 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most runs of blocks that wait for a discard.
-const MOST_RUNS: usize = 1 << 16;
+const MAX_RUNS: usize = 1 << 16;
 
 /// A part of a volume that a user discarded.
 pub type Part = (VolumeId, Range<u64>);
 
 /// The blocks that wait for a discard.
 #[derive(Default)]
-pub struct Wishes {
+pub struct DiscardQueue {
     policy: Mutex<Policy>,
-    /// There are wishes. A group without wishes takes no other lock.
+    /// Something was queued. A group without pending discards takes no other lock.
     any: AtomicBool,
-    /// A checkpoint will be requested.
-    pub is_settling: AtomicBool,
+    /// A timer that requests a checkpoint is running.
+    pub checkpoint_due: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     /// Discarded on volumes since the last capture, and before it.
-    asked: Vec<Part>,
-    asked_runs: Vec<Run>,
+    queued: Vec<Part>,
+    queued_runs: Vec<Run>,
     captured: Vec<Part>,
     captured_runs: Vec<Run>,
     /// All of these are in a durable checkpoint.
@@ -56,18 +56,18 @@ struct State {
     runs: BTreeMap<u64, u64>,
 }
 
-/// One wish.
+/// One pending discard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum PendingDiscard {
     /// The free ones of these blocks.
     Free(Range<u64>),
     /// The unwritten blocks of this part of a volume.
     Unwritten(Part),
 }
 
-impl Wishes {
-    pub fn new(policy: Policy) -> Wishes {
-        Wishes { policy: Mutex::new(policy), any: AtomicBool::new(policy.freed), ..Wishes::default() }
+impl DiscardQueue {
+    pub fn new(policy: Policy) -> DiscardQueue {
+        DiscardQueue { policy: Mutex::new(policy), any: AtomicBool::new(policy.freed), ..DiscardQueue::default() }
     }
 
     pub fn policy(&self) -> Policy {
@@ -82,14 +82,14 @@ impl Wishes {
     }
 
     /// A user discarded this part of a volume, so these blocks became free or unwritten.
-    pub fn ask(&self, part: Part, runs: impl IntoIterator<Item = Run>) {
+    pub fn queue(&self, part: Part, runs: impl IntoIterator<Item = Run>) {
         let mut state = self.state.lock();
-        let room = MOST_RUNS.saturating_sub(state.asked_runs.len());
-        state.asked_runs.extend(runs.into_iter().take(room));
-        let has_room = state.asked.len() < MOST_RUNS;
-        match state.asked.last_mut().filter(|(id, last)| *id == part.0 && last.end == part.1.start) {
+        let room = MAX_RUNS.saturating_sub(state.queued_runs.len());
+        state.queued_runs.extend(runs.into_iter().take(room));
+        let has_room = state.queued.len() < MAX_RUNS;
+        match state.queued.last_mut().filter(|(id, last)| *id == part.0 && last.end == part.1.start) {
             Some((_, last)) => last.end = part.1.end,
-            None if has_room => state.asked.push(part),
+            None if has_room => state.queued.push(part),
             None => {}
         }
         self.any.store(true, Ordering::Release);
@@ -103,55 +103,55 @@ impl Wishes {
     pub fn capture(&self) {
         if self.has_any() {
             let state = &mut *self.state.lock();
-            state.captured.append(&mut state.asked);
-            state.captured_runs.append(&mut state.asked_runs);
+            state.captured.append(&mut state.queued);
+            state.captured_runs.append(&mut state.queued_runs);
         }
     }
 
     /// The checkpoint is durable, and the blocks that it freed (`freed`) are usable. True: there is something to
     /// discard.
-    pub fn durable(&self, freed: &[Run]) -> bool {
+    pub fn checkpoint_durable(&self, freed: &[Run]) -> bool {
         if !self.has_any() {
             return false;
         }
         let all = self.policy().freed;
         let state = &mut *self.state.lock();
         state.parts.extend(state.captured.drain(..));
-        let asked = std::mem::take(&mut state.captured_runs);
-        for (start, len) in asked.into_iter().chain(freed.iter().copied().filter(|_| all)) {
+        let queued = std::mem::take(&mut state.captured_runs);
+        for (start, len) in queued.into_iter().chain(freed.iter().copied().filter(|_| all)) {
             state.add(start..start + len);
         }
         !state.is_empty()
     }
 
     /// Whether all freed blocks are to be discarded.
-    pub fn wants_freed(&self) -> bool {
+    pub fn discards_freed(&self) -> bool {
         self.has_any() && self.policy().freed
     }
 
-    pub fn next(&self, most: u64) -> Option<Wish> {
+    pub fn next(&self, most: u64) -> Option<PendingDiscard> {
         let mut state = self.state.lock();
         if let Some((start, end)) = state.runs.pop_first() {
             if end - start > most {
                 state.runs.insert(start + most, end);
             }
-            return Some(Wish::Free(start..end.min(start + most)));
+            return Some(PendingDiscard::Free(start..end.min(start + most)));
         }
         let (id, part) = state.parts.pop_front()?;
         if part.end - part.start > most {
             state.parts.push_front((id, part.start + most..part.end));
         }
-        Some(Wish::Unwritten((id, part.start..part.end.min(part.start + most))))
+        Some(PendingDiscard::Unwritten((id, part.start..part.end.min(part.start + most))))
     }
 
     pub fn is_empty(&self) -> bool {
         self.state.lock().is_empty()
     }
 
-    /// Whether a wish waits for a checkpoint.
-    pub fn is_awaited(&self) -> bool {
+    /// Whether a pending discard waits for a checkpoint.
+    pub fn awaits_checkpoint(&self) -> bool {
         let state = self.state.lock();
-        !state.asked.is_empty() || !state.captured.is_empty()
+        !state.queued.is_empty() || !state.captured.is_empty()
     }
 }
 
@@ -169,7 +169,7 @@ impl State {
             self.runs.remove(&start);
             run = run.start.min(start)..run.end.max(end);
         }
-        if self.runs.len() < MOST_RUNS {
+        if self.runs.len() < MAX_RUNS {
             self.runs.insert(run.start, run.end);
         }
     }
@@ -177,11 +177,11 @@ impl State {
 
 /// The discard that is in flight, and the requests that wait for its end (DC2).
 #[derive(Default)]
-pub struct UnderWay {
+pub struct DiscardInFlight {
     is_active: AtomicBool,
     state: Mutex<Waiting>,
     /// Physical volumes that failed a discard (DC4).
-    refused: AtomicU64,
+    disabled: AtomicU64,
     errors: Mutex<Vec<DiskError>>,
     discarded: AtomicU64,
 }
@@ -194,20 +194,20 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn meets(&self, other: &Segments) -> bool {
+    fn overlaps(&self, other: &Segments) -> bool {
         let end = |offset: u64, len: u32| offset + u64::from(len);
         self.segments.iter().any(|own| {
-            let meets = |other: &crate::disk::Segment| {
+            let overlaps = |other: &crate::disk::Segment| {
                 own.pv == other.pv
                     && own.offset < end(other.offset, other.len)
                     && other.offset < end(own.offset, own.len)
             };
-            other.iter().any(meets)
+            other.iter().any(overlaps)
         })
     }
 }
 
-impl UnderWay {
+impl DiscardInFlight {
     /// A discard of these places begins. Call it where it is known that they are unused (DC1).
     pub fn begin(&self, segments: Segments) {
         let mut state = self.state.lock();
@@ -228,13 +228,13 @@ impl UnderWay {
     }
 
     /// Takes a write if it has to wait (DC2). Otherwise returns it.
-    pub fn pass(&self, op: DiskOp, done: Completer) -> Option<(DiskOp, Completer)> {
+    pub fn delay_write(&self, op: DiskOp, done: Completer) -> Option<(DiskOp, Completer)> {
         if !self.is_active.load(Ordering::Acquire) || planted::is("written_while_discarded") {
             return Some((op, done));
         }
         let mut state = self.state.lock();
         match &op {
-            DiskOp::Write { segments, .. } if state.meets(segments) => {
+            DiskOp::Write { segments, .. } if state.overlaps(segments) => {
                 state.writes.push((op, done));
                 None
             }
@@ -243,12 +243,12 @@ impl UnderWay {
     }
 
     /// The same for a request for room.
-    pub fn pass_room(&self, segments: Segments, done: Completer) -> Option<(Segments, Completer)> {
+    pub fn delay_backing(&self, segments: Segments, done: Completer) -> Option<(Segments, Completer)> {
         if !self.is_active.load(Ordering::Acquire) {
             return Some((segments, done));
         }
         let mut state = self.state.lock();
-        match state.meets(&segments) {
+        match state.overlaps(&segments) {
             true => {
                 state.rooms.push((segments, done));
                 None
@@ -258,21 +258,21 @@ impl UnderWay {
     }
 
     /// Whether a physical volume failed one.
-    pub fn is_refused(&self, pv: PvIndex) -> bool {
-        PvFlags(self.refused.load(Ordering::Acquire)).has(usize::from(pv.0))
+    pub fn is_disabled(&self, pv: PvIndex) -> bool {
+        PvFlags(self.disabled.load(Ordering::Acquire)).has(usize::from(pv.0))
     }
 
     /// DC4
-    pub fn refuse(&self, error: DiskError) {
+    pub fn disable(&self, error: DiskError) {
         let flag = 1u64.checked_shl(u32::from(error.pv.0)).unwrap_or(0);
-        if self.refused.fetch_or(flag, Ordering::AcqRel) & flag == 0 {
+        if self.disabled.fetch_or(flag, Ordering::AcqRel) & flag == 0 {
             self.errors.lock().push(error);
         }
     }
 
     /// Another disk may be at this place now.
-    pub fn forget_refusals(&self) {
-        self.refused.store(0, Ordering::Release);
+    pub fn enable_all(&self) {
+        self.disabled.store(0, Ordering::Release);
     }
 
     /// Why physical volumes get no more discards. Each error is returned once.
@@ -295,24 +295,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_wait_for_two_steps_of_a_checkpoint_and_are_joined() {
-        let wishes = Wishes::new(Policy { freed: false, passed_down: true });
-        assert!(!wishes.durable(&[(0, 8)]), "nobody asked");
-        wishes.ask((VolumeId(1), 0..4), [(10, 2)]);
-        wishes.ask((VolumeId(1), 4..6), [(12, 2)]);
-        assert!(!wishes.durable(&[]), "it came after the capture");
-        wishes.capture();
-        wishes.ask((VolumeId(2), 0..1), [(20, 1)]);
-        assert!(wishes.durable(&[(30, 8)]));
-        assert_eq!(wishes.next(3), Some(Wish::Free(10..13)));
-        assert_eq!(wishes.next(3), Some(Wish::Free(13..14)));
-        assert_eq!(wishes.next(5), Some(Wish::Unwritten((VolumeId(1), 0..5))));
-        assert_eq!(wishes.next(5), Some(Wish::Unwritten((VolumeId(1), 5..6))));
-        assert_eq!(wishes.next(5), None);
-        wishes.set_policy(Policy { freed: true, passed_down: true });
-        wishes.capture();
-        assert!(wishes.durable(&[(21, 3), (30, 8)]));
-        assert_eq!(wishes.next(64), Some(Wish::Free(20..24)));
-        assert_eq!(wishes.next(64), Some(Wish::Free(30..38)));
+    fn discards_wait_for_two_steps_of_a_checkpoint_and_are_joined() {
+        let queue = DiscardQueue::new(Policy { freed: false, passed_down: true });
+        assert!(!queue.checkpoint_durable(&[(0, 8)]), "nobody queued");
+        queue.queue((VolumeId(1), 0..4), [(10, 2)]);
+        queue.queue((VolumeId(1), 4..6), [(12, 2)]);
+        assert!(!queue.checkpoint_durable(&[]), "it came after the capture");
+        queue.capture();
+        queue.queue((VolumeId(2), 0..1), [(20, 1)]);
+        assert!(queue.checkpoint_durable(&[(30, 8)]));
+        assert_eq!(queue.next(3), Some(PendingDiscard::Free(10..13)));
+        assert_eq!(queue.next(3), Some(PendingDiscard::Free(13..14)));
+        assert_eq!(queue.next(5), Some(PendingDiscard::Unwritten((VolumeId(1), 0..5))));
+        assert_eq!(queue.next(5), Some(PendingDiscard::Unwritten((VolumeId(1), 5..6))));
+        assert_eq!(queue.next(5), None);
+        queue.set_policy(Policy { freed: true, passed_down: true });
+        queue.capture();
+        assert!(queue.checkpoint_durable(&[(21, 3), (30, 8)]));
+        assert_eq!(queue.next(64), Some(PendingDiscard::Free(20..24)));
+        assert_eq!(queue.next(64), Some(PendingDiscard::Free(30..38)));
     }
 }

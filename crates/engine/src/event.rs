@@ -1,11 +1,11 @@
-//! A place where tasks wait for something to change.
+//! An event: tasks wait until it is notified.
 
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
-/// A place where tasks wait for something to change.
+/// An event. Each notification raises its version.
 #[derive(Default)]
 pub struct Event {
     wakers: Mutex<Vec<Waker>>,

@@ -7,7 +7,7 @@
 #![allow(clippy::too_many_lines)]
 
 mod core;
-mod dead;
+mod dead_blocks;
 pub mod discards;
 pub mod disk;
 pub mod error;

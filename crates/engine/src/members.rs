@@ -1,29 +1,32 @@
-//! The physical volumes of a group that count, and those that do not: a disk may be lost, and come back.
+//! The physical volumes of a group that are in use, and those that are out. A disk can be lost, and come back.
 //!
-//! * MB1 A group is opened without one of its physical volumes only if whoever opens it says so, or if its superblock says that
-//!   the physical volume is *out*. It is not opened, and nothing is written, where all copies of the journal lie on some that are
-//!   missing or out, or both copies of some metadata do.
-//! * MB2 What lies on a physical volume that is out is an error to whoever reads or writes it: never zeros, and never what a
-//!   disk says that came back. A write succeeds only if none of its blocks keeps its place there: blocks that are shared or not
-//!   mapped are placed elsewhere, as ever; a block that the volume owns is not moved, as the rest of it could not be read.
-//! * MB3 Nothing is placed on a physical volume that is out, and no new volume, growth or physical volume is taken.
-//! * MB4 Who is out is durable on all others before the opening ends, so before any request is let in. From then on the group is
-//!   opened without it by anybody, whether it is there or not.
-//! * MB5 One that is out comes back only in the state in which it left: its superblock is one of the two that it could have then.
-//!   Its copies of metadata are written anew before it counts.
-//! * MB6 Two superblocks of one group and one number are the same on all of its physical volumes. Otherwise each part went on
-//!   without the other, and they are never joined.
-//! * MB8 Where the journal is kept twice, two halves of a group can go on without each other, if somebody asks for both. Physical
-//!   volumes that say this of each other are never joined: the group is refused until those of one half are not there.
-//! * MB9 A disk that fails a flush, a record or a superblock stops the group, even if everything that the group needs is also on
-//!   other disks. In that case requests in flight get no answer: the next process opens the group without the disk, and answers
-//!   them. Acknowledged writes on the disk that were not flushed may be lost: the next flush of their volume must fail.
-//!   A redirected write of a part of a block is recorded only when its data is on the disk: the next process repeats it,
-//!   and needs the old contents, which the record would hide (MB7).
+//! * MB1 A group is opened without one of its physical volumes in two cases only. Either the caller asks for it, or the
+//!   superblock says that the physical volume is *out*. If all copies of the journal, or both copies of some metadata,
+//!   are on physical volumes that are missing or out, the group is not opened. Then nothing is written.
+//! * MB2 A read or write of a block on a physical volume that is out fails. It never returns zeros, and never the
+//!   contents of a disk that came back. A write succeeds only if none of its blocks keeps its place there. Shared and
+//!   unmapped blocks are placed elsewhere, as always. A block that the volume owns does not move, because its other
+//!   parts cannot be read.
+//! * MB3 Nothing is allocated on a physical volume that is out. The group takes no new volume, growth or physical
+//!   volume.
+//! * MB4 A superblock on all other physical volumes names those that are out, and is durable, before the opening ends.
+//!   So this comes before the first request. From then on every opening leaves them out, even if they are attached.
+//! * MB5 A physical volume that is out returns only in the state in which it left: its superblock is one of the two
+//!   that it could have then. Its copies of metadata are rewritten before it is in use again.
+//! * MB6 Two superblocks of one group with one number are the same on all of its physical volumes. If they differ, each
+//!   part of the group was used without the other, and the parts are never joined.
+//! * MB8 If the journal has two copies, two halves of a group can each be used without the other, if an administrator
+//!   asks for both (split brain). Physical volumes that each say this of the other are never joined. The group is
+//!   refused until the disks of one half are detached.
+//! * MB9 A disk that fails a flush, a record or a superblock stops the group, even if everything that the group needs
+//!   is also on other disks. In that case requests in flight get no answer: the next process opens the group without
+//!   the disk, and answers them. Acknowledged writes on the disk that were not flushed may be lost: the next flush of
+//!   their volume must fail. A redirected write of a part of a block is recorded only when its data is on the disk. The
+//!   next process repeats the write, and needs the old contents. The record would hide them (MB7).
 //!
-//! What recovery could not compare while a physical volume was out is in [`unproven`](crate::unproven) (MB7).
+//! [`unproven`](crate::unproven) has the blocks that recovery could not compare while a physical volume was out (MB7).
 
-use crate::discards::UnderWay;
+use crate::discards::DiscardInFlight;
 use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
 use crate::model::PvFlags;
 use crate::moving::Moving;
@@ -31,20 +34,20 @@ use crate::unproven::Unproven;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// EIO: what is lost is an error.
+/// EIO: an access to a lost block is an error.
 const LOST: i32 = 5;
 
-/// The disks of a group, of which some are out.
+/// The disks of a group, some of which may be out.
 pub struct Members {
     disks: Arc<dyn Disks>,
     out: AtomicU64,
-    /// What nobody could compare (MB7).
+    /// Blocks that recovery could not compare (MB7).
     pub unproven: Unproven,
-    /// What is moved to another place.
+    /// The run of extents that moves.
     pub(crate) moving: Arc<Moving>,
-    /// What is being discarded.
-    pub discarding: UnderWay,
-    /// Planted bug: what is lost reads as zeros.
+    /// The discard in flight.
+    pub discarding: DiscardInFlight,
+    /// Planted bug: lost blocks read as zeros.
     lost_are_zeros: bool,
 }
 
@@ -55,12 +58,12 @@ impl Members {
             out: AtomicU64::new(out.0),
             unproven: Unproven::default(),
             moving: Arc::default(),
-            discarding: UnderWay::default(),
+            discarding: DiscardInFlight::default(),
             lost_are_zeros,
         }
     }
 
-    /// The disks as they are, with those that are out.
+    /// All disks, with those that are out.
     pub fn all(&self) -> &Arc<dyn Disks> {
         &self.disks
     }
@@ -69,21 +72,21 @@ impl Members {
         PvFlags(self.out.load(Ordering::Acquire))
     }
 
-    /// It counts again.
-    pub fn take_back(&self, pv: PvIndex) {
+    /// The physical volume is in use again.
+    pub fn restore_missing(&self, pv: PvIndex) {
         self.out.fetch_and(!(1 << pv.0), Ordering::AcqRel);
     }
 
-    /// To the disks, past what is discarded (DC2) and what is moved (PM1).
-    fn pass(&self, op: DiskOp, done: Completer) {
-        let Some((op, done)) = self.discarding.pass(op, done) else { return };
+    /// Submits a request, past the discard in flight (DC2) and the move (PM1).
+    fn submit_checked(&self, op: DiskOp, done: Completer) {
+        let Some((op, done)) = self.discarding.delay_write(op, done) else { return };
         match self.moving.is_active() {
             true => self.moving.submit(&self.disks, op, done),
             false => self.disks.submit(op, done),
         }
     }
 
-    /// The first of these that is lost.
+    /// The first of these segments that is lost.
     fn lost(&self, segments: &Segments) -> Option<Segment> {
         let out = self.out();
         if out.is_empty() {
@@ -122,7 +125,7 @@ impl Disks for Members {
             op => op,
         };
         let (DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. }) = &op else {
-            return self.pass(op, done);
+            return self.submit_checked(op, done);
         };
         let unproven = match op {
             DiskOp::Read { .. } => self.unproven.first_of(segments),
@@ -132,7 +135,7 @@ impl Disks for Members {
             if let DiskOp::Write { segments, .. } = &op {
                 self.unproven.forget(segments);
             }
-            return self.pass(op, done);
+            return self.submit_checked(op, done);
         };
         let error = DiskError { op: op.kind(), pv: lost.pv, offset: lost.offset, errno: LOST };
         match op {
@@ -146,7 +149,7 @@ impl Disks for Members {
 
     fn back(&self, mut segments: Segments, done: Completer) {
         segments.retain(|segment| !self.is_missing(segment.pv));
-        let Some((segments, done)) = self.discarding.pass_room(segments, done) else { return };
+        let Some((segments, done)) = self.discarding.delay_backing(segments, done) else { return };
         self.disks.back(segments, done);
     }
 }

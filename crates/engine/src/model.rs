@@ -33,8 +33,8 @@ pub struct Config {
     pub cache_bytes: usize,
     /// More dirty nodes than this, in bytes, start a checkpoint.
     pub dirty_bytes: usize,
-    /// A point with several children is searched for blocks that none of them uses if there may be this many more than
-    /// at the last search, or if space runs out. `u64::MAX`: never.
+    /// The orphans that start a search. A point with several children is searched if there may be this many more
+    /// orphans than at the last search, or if space runs out. `u64::MAX`: never.
     pub orphan_blocks: u64,
     /// Fragmented volumes are defragmented in the background (rule R12).
     pub rehome: bool,
@@ -42,10 +42,10 @@ pub struct Config {
     pub layout: Layout,
     /// The percentage of the group, and of a pool, that filling leaves free (F2).
     pub fill_keeps: u64,
-    /// What is discarded on the disks.
+    /// The blocks that are discarded on the disks.
     pub discards: DiscardPolicy,
     /// The smallest free run that is discarded, in blocks.
-    pub least_discarded: u64,
+    pub min_discarded: u64,
     /// Read-only: nothing is written, and the journal is replayed only in memory.
     pub read_only: bool,
     /// If a physical volume fails that the group can do without, requests are left to another process, which opens the group
@@ -74,7 +74,7 @@ impl Default for Config {
             layout: Layout::Space,
             fill_keeps: 25,
             discards: DiscardPolicy::default(),
-            least_discarded: 16,
+            min_discarded: 16,
             read_only: false,
             leaves_failed_disks: false,
             planted: None,
@@ -93,7 +93,7 @@ pub enum VolumeKind {
 /// What happens to a write that needs space when the group has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullPolicy {
-    /// Invalidate the oldest snapshot of this volume that may be dropped. Fail the write if there is none.
+    /// Invalidate the oldest snapshot of this volume that may be dropped. Without such a snapshot, fail the write.
     DropSnapshot,
     /// Hold the write until there is space. After a timeout
     /// ([`set_no_space_timeout`](crate::group::Group::set_no_space_timeout)) fail it.
@@ -531,6 +531,6 @@ pub struct ArenaMeta {
 pub struct Tree {
     /// `None`: the tree is empty.
     pub root: Option<NodeRef>,
-    /// The root's level; 0 when the root is a leaf or there is none.
+    /// The root's level. 0: the root is a leaf, or the tree is empty.
     pub level: u8,
 }

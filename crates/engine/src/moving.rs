@@ -4,8 +4,8 @@
 //! end, in windows. A write to the copied part goes to both places. So the table of zones can change at any moment
 //! after the last window: both places have all writes.
 //!
-//! * PM1 From the copy of a window until the run is moved or abandoned, every write to the window goes to both places,
-//!   and is answered when both have it.
+//! * PM1 From the copy of a window until the run is moved or abandoned, every write to the window goes to both places.
+//!   It is answered when both have it.
 //! * PM2 No write to a window is in flight while it is copied: the copy waits for earlier writes, and later writes wait
 //!   for the copy.
 //! * PM3 Two writes to the same bytes are never in flight at once: the two places could carry them out in different
@@ -51,14 +51,14 @@ struct State {
     source: u16,
     next: u64,
     /// Requests in flight on the source.
-    in_flight: BTreeMap<u64, UnderWay>,
+    in_flight: BTreeMap<u64, DiscardInFlight>,
     run: Option<MovingRun>,
     /// Writes that wait.
     held: Vec<(DiskOp, Completer)>,
 }
 
 /// A request in flight on the source.
-struct UnderWay {
+struct DiscardInFlight {
     touched: Touched,
     writes: bool,
     /// It is in flight at the new place of the run, too.
@@ -186,7 +186,7 @@ impl Moving {
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return Ok(None) };
-                let in_window = |op: &UnderWay| op.touched.iter().any(|range| run.in_window(range));
+                let in_window = |op: &DiscardInFlight| op.touched.iter().any(|range| run.in_window(range));
                 !state.in_flight.values().any(|op| op.writes && in_window(op))
             };
             if is_quiet || planted::is("window_not_waited_for") {
@@ -228,13 +228,13 @@ impl Moving {
     }
 
     /// Waits until no request is in flight at the old place of the run (PM5).
-    pub async fn quiet(&self) {
+    pub async fn drain(&self) {
         loop {
             let turn = self.changed.turn();
             let is_quiet = {
                 let state = self.state.lock();
                 let Some(run) = state.run.as_ref() else { return };
-                let meets = |op: &UnderWay| {
+                let meets = |op: &DiscardInFlight| {
                     op.touched.iter().any(|range| range.start < run.from.end && run.from.start < range.end)
                 };
                 !state.in_flight.values().any(meets)
@@ -261,7 +261,7 @@ impl Moving {
 
     /// Abandons the run. Returns when no request is in flight at its new place (PM5). False: it is too late, and both
     /// places count until the group is opened again (PM8).
-    pub async fn give_up(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
+    pub async fn abort_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) -> bool {
         self.stop_copying(disks);
         loop {
             let turn = self.changed.turn();
@@ -271,7 +271,7 @@ impl Moving {
                 if is_committed && !planted::is("one_place_after_failure") {
                     return false;
                 }
-                if planted::is("given_up_at_once") || !state.in_flight.values().any(|op| op.is_copied) {
+                if planted::is("new_place_freed_early") || !state.in_flight.values().any(|op| op.is_copied) {
                     state.run = None;
                     return true;
                 }
@@ -320,7 +320,7 @@ impl Moving {
             }
             _ => Segments::new(),
         };
-        state.in_flight.insert(id, UnderWay { touched, writes, is_copied: !copies.is_empty(), waker: None });
+        state.in_flight.insert(id, DiscardInFlight { touched, writes, is_copied: !copies.is_empty(), waker: None });
         let runtime = state.runtime.clone().expect("it was given when the move began");
         drop(state);
         let copy = match &op {
@@ -338,7 +338,7 @@ impl Moving {
                 moving.retry(&disks);
                 return done.complete(own);
             };
-            match poll_fn(|cx| moving.copied_or_given_up(cx, id, &mut copy)).await {
+            match poll_fn(|cx| moving.copied_or_aborted(cx, id, &mut copy)).await {
                 Some(copy) => {
                     let outcome = moving.judge(own, copy);
                     moving.finished(id);
@@ -358,7 +358,7 @@ impl Moving {
     }
 
     /// The outcome at the new place. None: the run was abandoned, and the request is in flight only there.
-    fn copied_or_given_up(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
+    fn copied_or_aborted(&self, cx: &mut Context<'_>, id: u64, copy: &mut Completion) -> Poll<Option<DiskResult>> {
         if let Poll::Ready(outcome) = Pin::new(copy).poll(cx) {
             return Poll::Ready(Some(outcome));
         }
@@ -397,14 +397,14 @@ impl State {
     /// Whether a write has to wait (PM2, PM3).
     fn must_wait(&self, touched: &Touched) -> bool {
         let Some(run) = &self.run else { return false };
-        if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_open") {
+        if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_written_during_copy") {
             return true;
         }
-        let meets = |other: &UnderWay| {
+        let meets = |other: &DiscardInFlight| {
             let mut others = other.touched.iter();
             others.any(|other| touched.iter().any(|range| range.start < other.end && other.start < range.end))
         };
-        !planted::is("overlaps_pass") && self.in_flight.values().any(|other| other.writes && meets(other))
+        !planted::is("overlapping_writes_pass") && self.in_flight.values().any(|other| other.writes && meets(other))
     }
 }
 

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Disks that carry out nothing by themselves, and a runtime that is driven by hand.
+/// Disks that carry out nothing by themselves, and a runtime that the test drives.
 #[derive(Default)]
 struct Held {
     asked: Mutex<Vec<(Segment, Completer)>>,
@@ -40,7 +40,7 @@ impl Runtime for Held {
 }
 
 impl Held {
-    /// Completes all that was asked for, and runs what waits for it. The places that were written, by physical volume.
+    /// Completes all requests, and runs the tasks that wait for them. Returns the written places, by physical volume.
     fn carry_out(&self, outcome: impl Fn(u16) -> DiskResult) -> Vec<u16> {
         let asked = std::mem::take(&mut *self.asked.lock());
         let places = asked.iter().map(|(segment, _)| segment.pv.0).collect();
@@ -62,7 +62,7 @@ struct Made {
     moving: Arc<Moving>,
 }
 
-/// A run of two pages of physical volume 1 that goes to physical volume 0, of which the first was copied.
+/// A run of two pages of physical volume 1 that moves to physical volume 0. The first page was copied.
 fn made() -> Made {
     let held: Arc<Held> = Arc::default();
     let (disks, moving): (Arc<dyn Disks>, Arc<Moving>) = (held.clone(), Arc::default());
@@ -111,7 +111,7 @@ fn overlapping_writes_follow_each_other() {
 #[test]
 fn writes_of_the_same_bytes_are_not_under_way_at_once() {
     overlapping_writes_follow_each_other();
-    must_be_found("overlaps_pass", overlapping_writes_follow_each_other);
+    must_be_found("overlapping_writes_pass", overlapping_writes_follow_each_other);
 }
 
 /// PM2
@@ -129,7 +129,7 @@ fn a_window_is_quiet_while_it_is_copied() {
     assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 4);
     [waits, over_both].into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));
     assert_eq!(made.window(4096), None, "all was copied");
-    // A write that reaches over the end of the run waits for nobody.
+    // A write that reaches beyond the end of the run does not wait.
     let over_the_end = made.write(8000, 1000);
     assert_eq!(made.held.carry_out(|_| Ok(None)).len(), 2);
     assert_eq!(made.outcome(over_the_end).map(drop), Ok(()));
@@ -170,7 +170,7 @@ fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     let write = whole.write(0, 512);
     whole.held.carry_out(fails_there);
     assert_eq!(whole.outcome(write).map(drop), Err(error), "either place may count now");
-    let quiet = pin!(whole.moving.quiet());
+    let quiet = pin!(whole.moving.drain());
     assert!(quiet.poll(&mut Context::from_waker(Waker::noop())).is_ready());
     whole.moving.end();
     assert!(whole.moving.is_active(), "either place may count until blocks are found by one of them");
@@ -179,7 +179,8 @@ fn a_write_that_the_new_place_does_not_take_ends_the_move_or_fails() {
     assert!(!whole.moving.is_active());
 }
 
-/// PM5: who wrote waits for a new place that is given up no more, and nothing else is put there before the copy is through.
+/// PM5: a write waits for the new place of an abandoned run no more. Nothing else is placed there before the copy has
+/// ended.
 fn a_copy_is_late() {
     let made = made();
     let write = made.write(0, 512);
@@ -190,34 +191,34 @@ fn a_copy_is_late() {
     };
     assert_eq!(made.held.carry_out(|_| Ok(None)), [1]);
     let mut cx = Context::from_waker(Waker::noop());
-    let mut given_up = pin!(made.moving.give_up(&made.disks));
-    assert!(given_up.as_mut().poll(&mut cx).is_pending(), "it is on its way to the new place");
+    let mut aborted = pin!(made.moving.abort_run(&made.disks));
+    assert!(aborted.as_mut().poll(&mut cx).is_pending(), "it is on its way to the new place");
     assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
     assert_eq!(made.outcome(write).map(drop), Ok(()));
     let again = made.write(0, 512);
     assert_eq!(made.held.carry_out(|_| Ok(None)), [1], "only where it lies");
     assert_eq!(made.outcome(again).map(drop), Ok(()));
-    assert!(given_up.as_mut().poll(&mut cx).is_pending());
+    assert!(aborted.as_mut().poll(&mut cx).is_pending());
     copy.1.complete(Ok(None));
     assert_eq!(made.held.carry_out(|_| Ok(None)), [0; 0]);
-    assert_eq!(given_up.as_mut().poll(&mut cx), std::task::Poll::Ready(true));
+    assert_eq!(aborted.as_mut().poll(&mut cx), std::task::Poll::Ready(true));
 }
 
 #[test]
 fn the_new_place_is_given_up_when_nothing_is_on_its_way_there() {
     a_copy_is_late();
-    must_be_found("given_up_at_once", a_copy_is_late);
+    must_be_found("new_place_freed_early", a_copy_is_late);
 }
 
-/// PM8: the checkpoint of the table fails. Writes go to both places from then on, those that waited, too.
+/// PM8: the checkpoint of the table fails. From then on writes go to both places, also those that waited.
 fn a_table_fails() {
     let made = made();
     assert!(made.window(4096).is_some());
     made.moving.copied(&made.disks);
     assert_eq!(made.moving.commit(), Ok(true));
     let writes = [made.write(0, 512), made.write(0, 512)];
-    let given_up = pin!(made.moving.give_up(&made.disks));
-    assert_eq!(given_up.poll(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(false));
+    let aborted = pin!(made.moving.abort_run(&made.disks));
+    assert_eq!(aborted.poll(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(false));
     made.moving.end();
     assert_eq!([(); 2].map(|()| made.held.carry_out(|_| Ok(None))), [[0, 1], [0, 1]]);
     writes.into_iter().for_each(|write| assert_eq!(made.outcome(write).map(drop), Ok(())));

@@ -24,7 +24,7 @@ pub struct PlacedRun {
 
 impl PlacedRun {
     /// Whether `next` continues this run, both in numbers and on the physical volume.
-    fn goes_on(&self, next: &PlacedRun) -> bool {
+    fn continues(&self, next: &PlacedRun) -> bool {
         self.end == next.start && self.pv == next.pv && self.at + (self.end - self.start) == next.at
     }
 
@@ -87,7 +87,7 @@ impl Placement {
             self.map_blocks(VgBlock(start + run.start), run.end - run.start, 0, &mut segments);
             segments.first().map(|Segment { pv, offset, .. }| (pv.0, *offset))
         };
-        let words = |run: &Range<u64>| {
+        let message = |run: &Range<u64>| {
             let bytes = (run.end - run.start) * BLOCK_SIZE;
             let mut places = root.journals().filter_map(|start| place(run, start));
             let (pv, offset) = places.next()?;
@@ -95,10 +95,10 @@ impl Placement {
                 .next()
                 .map_or(String::new(), |(pv, offset)| format!(", or physical volume {pv} from byte {offset},"));
             Some(format!(
-                "physical volume {pv}{other} takes no writes in {bytes} bytes from byte {offset}: the journal passes over them"
+                "physical volume {pv}{other} cannot be written in {bytes} bytes from byte {offset}: the journal is written around them"
             ))
         };
-        root.bad.runs().iter().filter_map(words).collect()
+        root.bad.runs().iter().filter_map(message).collect()
     }
 
     /// With the zones of a valid table.
@@ -125,9 +125,9 @@ impl Placement {
     fn of_runs(extent_blocks: u64, pvs: Vec<PvEntry>, mut runs: Vec<PlacedRun>) -> Placement {
         runs.sort_unstable_by_key(|run| run.start);
         runs.dedup_by(|next, run| {
-            let goes_on = run.goes_on(next);
-            run.end = if goes_on { next.end } else { run.end };
-            goes_on
+            let continues = run.continues(next);
+            run.end = if continues { next.end } else { run.end };
+            continues
         });
         let mut next = 0;
         let has_gaps = runs.iter().any(|run| std::mem::replace(&mut next, run.end) != run.start);

@@ -34,7 +34,7 @@ pub struct UnprovenRun {
 type Runs = BTreeMap<(u16, u64), UnprovenRun>;
 
 /// Blocks of a part: 512 MiB, the limit of one segment.
-const MOST_BLOCKS: u64 = 1 << 17;
+const MAX_BLOCKS: u64 = 1 << 17;
 
 /// All unproven blocks of a group.
 #[derive(Default)]
@@ -124,7 +124,7 @@ impl Unproven {
         };
         let leaving: Vec<_> = runs.iter().filter_map(within).collect();
         for (pv, offset, bytes) in leaving {
-            let len = u32::try_from(bytes).expect("a run has at most MOST_BLOCKS");
+            let len = u32::try_from(bytes).expect("a run has at most MAX_BLOCKS");
             self.remove(&mut runs, &Segment { pv, offset, at: 0, len });
         }
     }
@@ -181,7 +181,7 @@ fn parts_of(placement: &Placement, start: u64, len: u64) -> SmallVec<[(u64, Segm
     let (mut at, end, mut parts) = (start, start + len, SmallVec::new());
     while at < end {
         let (_, pv_end) = placement.pv_of(VgBlock(at));
-        let to = end.min(pv_end).min(at + MOST_BLOCKS);
+        let to = end.min(pv_end).min(at + MAX_BLOCKS);
         let mut segments = Segments::new();
         placement.map_blocks(VgBlock(at), to - at, 0, &mut segments);
         parts.extend(segments.into_iter().map(|segment| (at, segment)));

@@ -211,7 +211,7 @@ impl Life<'_> {
     }
 
     fn day(&mut self, day: u64) -> Result {
-        // What is discarded is in the part of single blocks, which comes again.
+        // Discards go to the part of single blocks, which comes again.
         let unit = self.context.form.mib * MIB;
         self.store.discard((day * 7 * MIB) % unit, MIB)?;
         self.keep_filled()

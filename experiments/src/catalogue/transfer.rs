@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const CHUNK: &str = "64k";
-/// One block in so many changes.
+/// One block in this many changes.
 const ONE_IN: u64 = 100;
 
 fn sizes(form: &Form) -> Sizes {

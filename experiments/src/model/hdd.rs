@@ -28,7 +28,7 @@
 use super::{Agenda, Dirty, Disk, Id, Nanos, transfer};
 use crate::trace::{Op, Request};
 
-/// What is published of a disk. Bytes, bytes a second, milliseconds.
+/// The published figures of a disk. Bytes, bytes a second, milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet {
     pub name: &'static str,

@@ -3,9 +3,9 @@
 //! Promise: the same record gives the same figure on every machine. Times are whole nanoseconds, and what is calculated in
 //! floating point uses only operations whose results IEEE 754 fixes.
 //!
-//! What is assumed of the system above: it takes no time itself, and it submits a request as soon as all requests are
-//! complete that had completed before it in the record. What were independent requests on the fast disk of the record may
-//! so become a chain; on a disk with a write cache this matters little.
+//! Assumptions about the system above: it takes no time itself, and it submits a request as soon as all requests are
+//! complete that had completed before it in the record. What were independent requests on the fast disk of the record
+//! may so become a chain; on a disk with a write cache this matters little.
 
 pub mod hdd;
 pub mod ssd;

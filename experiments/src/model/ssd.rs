@@ -1,5 +1,5 @@
-//! A SATA SSD without moving parts: a controller that takes one command after another, flash that is read in parallel, a small
-//! buffer for writes that is emptied at the rate of the flash, and flushes.
+//! A SATA SSD. Its controller takes one command after another, and its flash is read in parallel. It has flushes, and
+//! a small buffer for writes that is emptied at the rate of the flash.
 //!
 //! The defaults are the Intel X25-M G2 of 160 GB (2009), a disk of the documents' time. 65 µs to read, 85 µs to write, 35 000
 //! random 4 KiB reads a second and 8600 writes, 250 MB/s sequential reads: AnandTech's table of the drive (article 2829, page 11,
@@ -16,7 +16,7 @@ use super::{Agenda, Disk, Id, Nanos, transfer};
 use crate::trace::{Op, Request};
 use std::collections::VecDeque;
 
-/// What is published of a disk. Bytes a second, commands a second, microseconds.
+/// The published figures of a disk. Bytes a second, commands a second, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sheet {
     pub name: &'static str,

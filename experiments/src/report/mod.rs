@@ -1,7 +1,7 @@
 //! From lines to something to read: one HTML page and a table in Markdown for each experiment.
 //!
-//! Promises: nothing is in them that is not in the lines or in the catalogue; a figure that is missing shows its reason; what is
-//! modelled or published is marked as such.
+//! Promises: nothing is in them that is not in the lines or in the catalogue; a figure that is missing shows its
+//! reason; modelled and published figures are marked as such.
 
 mod html;
 mod markdown;
@@ -55,7 +55,7 @@ pub struct Section<'a> {
     pub runs: Vec<String>,
 }
 
-/// What is needed to compare: values by round.
+/// The data for a comparison: values by round.
 type Values<'a> = BTreeMap<&'a Series, Vec<(usize, f64)>>;
 
 /// The parts of the report, in the order of the catalogue.

@@ -129,7 +129,7 @@ fn stack_for_signals() -> std::io::Result<()> {
     }
 }
 
-/// What libFuzzer is told for a run: bounds, words, and directories. It writes into the first directory only.
+/// The options of libFuzzer for a run: bounds, words, and directories. It writes into the first directory only.
 fn guided(target: &Target, place: &Path) -> std::io::Result<Vec<String>> {
     let longest = OTHERS_LONGEST.iter().find(|(name, _)| *name == target.name).map_or(LONGEST, |(_, longest)| *longest);
     let (found, failures) = (place.join("found"), place.join("failures"));

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    // What panicked is told with the input.
+    // A panic is reported with its input.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let mut failures = 0;
     for target in TARGETS.iter().filter(|target| names.is_empty() || names.iter().any(|name| name == target.name)) {

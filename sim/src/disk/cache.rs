@@ -1,14 +1,14 @@
-//! A disk's volatile cache: what was written and not flushed, in order, and what a power cut may make of it.
+//! A disk's volatile cache: unflushed writes in order, and what a power cut may keep of them.
 
 use super::image::{Bytes, Image};
 use crate::rng::Rng;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::fixed_hash::Map;
 
-/// What is left of the cache after power loss. Every policy is one that a real disk may follow.
+/// What power loss leaves of the cache. Every policy is one that a real disk may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing that was not flushed.
+    /// Only what was flushed.
     Nothing,
     /// Everything.
     All,
@@ -18,7 +18,7 @@ pub enum Policy {
     Sectors,
     /// Only the newest command: the greatest re-ordering.
     Newest,
-    /// Of each sector any version.
+    /// Any version of each sector.
     Versions,
 }
 
@@ -28,46 +28,46 @@ pub const POLICIES: [Policy; 6] =
 
 /// A piece of a write that the cache holds.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct CachedWrite {
     pub command: u64,
     pub pv: PvIndex,
     pub offset: u64,
     pub len: usize,
     pub bytes: Bytes,
-    /// When its command was completed, in disk events; none: still under way.
+    /// The disk event at which its command was completed. None: still in flight.
     pub completed: Option<u64>,
 }
 
-impl Held {
+impl CachedWrite {
     fn end(&self) -> u64 {
         self.offset + self.len as u64
     }
 
-    fn overlaps(&self, other: &Held) -> bool {
+    fn overlaps(&self, other: &CachedWrite) -> bool {
         self.pv == other.pv && self.offset < other.end() && other.offset < self.end()
     }
 
     /// The part of this piece in the given range, if there is one.
-    pub(super) fn cut(&self, from: u64, to: u64) -> Option<Held> {
+    pub(super) fn cut(&self, from: u64, to: u64) -> Option<CachedWrite> {
         let (start, end) = (self.offset.max(from), self.end().min(to));
         (start < end).then(|| {
             let bytes = match &self.bytes {
                 Bytes::Given(data, at) => Bytes::Given(data.clone(), at + (start - self.offset) as usize),
                 Bytes::Fill(value) => Bytes::Fill(*value),
             };
-            Held { offset: start, len: (end - start) as usize, bytes, ..self.clone() }
+            CachedWrite { offset: start, len: (end - start) as usize, bytes, ..self.clone() }
         })
     }
 }
 
-/// The pieces of a set of disks' caches, in the order in which they were carried out.
+/// The pieces in the caches of a set of disks, in the order in which they were carried out.
 #[derive(Clone, Default)]
 pub(super) struct Cache {
-    held: Vec<Held>,
+    held: Vec<CachedWrite>,
 }
 
 impl Cache {
-    pub fn push(&mut self, piece: Held) {
+    pub fn push(&mut self, piece: CachedWrite) {
         self.held.push(piece);
     }
 
@@ -78,26 +78,26 @@ impl Cache {
         }
     }
 
-    /// Nobody waits for these any more: the next flush covers them.
+    /// No task waits for these commands any more: the next flush covers them.
     pub fn complete_all(&mut self, event: u64) {
         self.held.iter_mut().for_each(|piece| piece.completed = piece.completed.or(Some(event)));
     }
 
-    /// Drops everything for a physical volume that is gone.
+    /// Drops the pieces of a physical volume that was removed.
     pub fn forget(&mut self, pv: PvIndex) {
         self.held.retain(|piece| piece.pv != pv);
     }
 
-    /// Moves to `durable` what was completed by disk event `until`.
+    /// Moves to `durable` all pieces that were completed by disk event `until`.
     pub fn flush(&mut self, until: u64, durable: &mut Image) {
-        let mut kept: Vec<Held> = Vec::new();
+        let mut kept: Vec<CachedWrite> = Vec::new();
         for piece in self.held.drain(..) {
             if piece.completed.is_none_or(|at| at > until) {
                 kept.push(piece);
                 continue;
             }
             durable.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
-            // An older piece that is still cached must not come back over this one.
+            // An older piece that is still cached must not overwrite this one later.
             if kept.iter().any(|older| older.overlaps(&piece)) {
                 kept = kept.iter().flat_map(|older| remainder(older, &piece)).collect();
             }
@@ -107,8 +107,8 @@ impl Cache {
 
     /// Applies to `image` what `policy` keeps of this cache and of `under_way`. These are commands in flight: any part
     /// of them may have been carried out.
-    pub fn survive(&self, under_way: &[Held], policy: Policy, image: &mut Image, rng: &mut Rng) {
-        let mut late: Vec<&Held> = under_way.iter().collect();
+    pub fn survive(&self, under_way: &[CachedWrite], policy: Policy, image: &mut Image, rng: &mut Rng) {
+        let mut late: Vec<&CachedWrite> = under_way.iter().collect();
         for at in (1..late.len()).rev() {
             late.swap(at, rng.below(at as u64 + 1) as usize);
         }
@@ -144,15 +144,15 @@ impl Cache {
     }
 }
 
-/// What is left of `older` around `newer`.
-fn remainder(older: &Held, newer: &Held) -> Vec<Held> {
+/// The parts of `older` that `newer` does not cover.
+fn remainder(older: &CachedWrite, newer: &CachedWrite) -> Vec<CachedWrite> {
     if !older.overlaps(newer) {
         return vec![older.clone()];
     }
     [older.cut(0, newer.offset), older.cut(newer.end(), u64::MAX)].into_iter().flatten().collect()
 }
 
-fn each_sector(piece: &Held, image: &mut Image, mut keep: impl FnMut(u16, u64) -> bool) {
+fn each_sector(piece: &CachedWrite, image: &mut Image, mut keep: impl FnMut(u16, u64) -> bool) {
     let sector = u64::from(image.geometry(piece.pv).sector);
     let mut at = piece.offset;
     while at < piece.end() {

@@ -1,7 +1,7 @@
-//! What is on the platters: sparse, page by page, cheap to copy.
+//! The contents of disks: sparse, page by page, cheap to copy.
 //!
-//! An [`Image`] is the bytes alone, without a cache, without time. Pages are shared between copies until one of
-//! them changes, so that a thousand crash states of one moment cost little more than one.
+//! An [`Image`] is only the bytes, without a cache and without time. Copies share pages until one of them changes. So a
+//! thousand crash states of one moment cost little more than one.
 
 use rowen_engine::disk::{PvGeometry, PvIndex};
 use rowen_engine::fixed_hash::Map;
@@ -36,12 +36,12 @@ impl Image {
         Image { pvs: geometries.iter().map(|&geometry| PvImage { geometry, pages: Map::default() }).collect() }
     }
 
-    /// One more physical volume, full of zeros.
+    /// Adds a physical volume, full of zeros.
     pub fn add_pv(&mut self, geometry: PvGeometry) {
         self.pvs.push(PvImage { geometry, pages: Map::default() });
     }
 
-    /// The last physical volume is gone.
+    /// Removes the last physical volume.
     pub(super) fn remove_last_pv(&mut self) {
         self.pvs.pop();
     }
@@ -55,12 +55,12 @@ impl Image {
         self.pvs[pv.0 as usize].geometry
     }
 
-    /// Physical volumes in another order, as an operating system may find them.
+    /// The physical volumes in another order, as an operating system may find them.
     pub fn reordered(&self, order: &[usize]) -> Image {
         Image { pvs: order.iter().map(|&at| self.pvs[at].clone()).collect() }
     }
 
-    /// These physical volumes, but for one of them, which is as it is in `other`: restored from a copy, say.
+    /// These physical volumes, with one of them as it is in `other`: for example, restored from a copy.
     pub fn with_pv_of(&self, pv: PvIndex, other: &Image) -> Image {
         let mut mixed = self.clone();
         mixed.pvs[pv.0 as usize] = other.pvs[pv.0 as usize].clone();
@@ -79,7 +79,7 @@ impl Image {
         offsets
     }
 
-    /// Fills `out` from the given place.
+    /// Fills `out` with the bytes at the given place.
     pub fn read(&self, pv: PvIndex, offset: u64, out: &mut [u8]) {
         let pages = &self.pvs[pv.0 as usize].pages;
         pieces(offset, out.len(), |page, within, at, len| {
@@ -91,7 +91,7 @@ impl Image {
         });
     }
 
-    /// Puts `bytes` at the given place.
+    /// Writes `bytes` at the given place.
     pub fn write(&mut self, pv: PvIndex, offset: u64, bytes: &[u8]) {
         let pages = &mut self.pvs[pv.0 as usize].pages;
         pieces(offset, bytes.len(), |page, within, at, len| {
@@ -117,14 +117,14 @@ impl Image {
         }
     }
 
-    /// Turns one bit: bit rot.
+    /// Flips one bit: bit rot.
     pub fn flip(&mut self, pv: PvIndex, offset: u64, bit: u8) {
         let mut byte = [0];
         self.read(pv, offset, &mut byte);
         self.write(pv, offset, &[byte[0] ^ (1 << (bit & 7))]);
     }
 
-    /// Shortens or lengthens a physical volume: what lies beyond a new end is gone.
+    /// Shortens or lengthens a physical volume. Bytes beyond a new end are lost.
     pub fn set_size(&mut self, pv: PvIndex, size: u64) {
         let pv = &mut self.pvs[pv.0 as usize];
         pv.geometry.size = size;
@@ -133,7 +133,7 @@ impl Image {
 }
 
 impl PartialEq for Image {
-    /// Same bytes everywhere; a page of zeros is no page.
+    /// The same bytes everywhere. A page of zeros equals a missing page.
     fn eq(&self, other: &Image) -> bool {
         let covers = |a: &PvImage, b: &PvImage| {
             a.pages.iter().all(|(at, page)| match b.pages.get(at) {

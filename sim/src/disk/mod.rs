@@ -21,7 +21,7 @@ pub use spill::{SpillDisks, is_metadata};
 
 use crate::exec::Handle;
 use crate::rng::Rng;
-use cache::{Cache, Held};
+use cache::{Cache, CachedWrite};
 use parking_lot::Mutex;
 use rowen_engine::disk::{
     Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
@@ -29,7 +29,7 @@ use rowen_engine::disk::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Device commands so far. A request with two segments is two reads or writes; a flush counts once however many
+/// Device commands so far. A request with two segments is two reads or writes. A flush counts once, however many
 /// physical volumes it reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -42,7 +42,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was counted since `before`.
+    /// The commands since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             reads: self.reads - before.reads,
@@ -55,10 +55,10 @@ impl Counts {
     }
 }
 
-/// What is wrong with the disks. Numbers count requests of that kind since the disks were made, from 0.
+/// The faults of the disks. Numbers count requests of that kind since the disks were made, from 0.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// The request of this kind and number fails with EIO; a failed write may have been carried out in part.
+    /// The request of this kind and number fails with EIO. A failed write may have been carried out in part.
     pub fail: Option<(DiskOpKind, u64)>,
     /// All requests of this kind fail from this number on.
     pub fail_from: Option<(DiskOpKind, u64)>,
@@ -74,32 +74,32 @@ pub struct Faults {
     pub lying_flush: bool,
     /// The request of this kind and number takes this long, in microseconds.
     pub slow: Option<(DiskOpKind, u64, u64)>,
-    /// Half of all reads see what the disk holds when they are asked; else they see what it holds when they complete.
+    /// Half of all reads return the disk's contents at their submission, the others at their completion.
     pub eager_reads: bool,
-    /// No request completes any more from this disk event on.
+    /// From this disk event on, no request completes any more.
     pub hang_from: Option<u64>,
     /// Every request to this physical volume fails, and every flush.
     pub away: Option<PvIndex>,
-    /// What becomes of one copy of the next metadata that is written (the journal, of which there is one copy, apart).
-    pub mishap: Option<Mishap>,
+    /// The fault of one copy of the next metadata that is written. The journal is left out: it has only one copy.
+    pub mishap: Option<WriteFault>,
     /// One block of the next stamped data is acknowledged and never written. The sectors of that request go here.
-    pub lost_data: Option<Wild>,
-    /// What discards come to.
+    pub lost_data: Option<UnknownSectors>,
+    /// The limits and the effect of discards.
     pub discards: DiscardLimits,
 }
 
 /// Sectors of volumes with unknown contents: a disk acknowledged their data and lost it.
-pub type Wild = Arc<Mutex<BTreeSet<u64>>>;
+pub type UnknownSectors = Arc<Mutex<BTreeSet<u64>>>;
 
 /// What a disk may do to a write that it acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum WriteFault {
     Lost,
-    /// It lands this many bytes further on.
+    /// The data is written this many bytes further on.
     Misdirected(u64),
 }
 
-/// A physical volume, the first byte, how many.
+/// A physical volume, the first byte, and the number of bytes.
 pub type Place = (PvIndex, u64, u64);
 
 impl Faults {
@@ -134,22 +134,22 @@ impl Default for Delays {
 /// Decides by (volume, offset) whether a page is kept.
 pub type Keep = Box<dyn Fn(PvIndex, u64) -> bool + Send>;
 
-/// Called with each request before it is carried out: for tests that look at the stream of commands.
+/// Called with each request before it is carried out, for tests that look at the sequence of commands.
 pub type Watch = Box<dyn FnMut(&DiskOp) + Send>;
 
 struct State {
-    /// What a power cut cannot take.
+    /// The contents that survive a power cut.
     durable: Image,
-    /// What a read sees.
+    /// The contents that a read returns.
     current: Image,
     cache: Cache,
-    /// Writes that were given and not completed: the parts not carried out yet.
-    under_way: Vec<Held>,
+    /// Writes that were submitted and are not completed: the parts not carried out yet.
+    under_way: Vec<CachedWrite>,
     counts: Vec<Counts>,
     total: Counts,
-    /// Requests given, by kind.
+    /// Requests submitted, by kind.
     requests: [u64; 4],
-    /// Submissions and completions of everything that can change a crash state: the cuts that an explorer tries.
+    /// Submissions and completions of everything that can change a crash state. An explorer cuts at each of them.
     events: u64,
     commands: u64,
     faults: Faults,
@@ -157,35 +157,35 @@ struct State {
     rng: Rng,
     keep: Option<Keep>,
     watch: Option<Watch>,
-    /// A power cut's view of each event since the last call of `take_moments`, when asked for.
+    /// If requested: a power cut's view of each event since the last call of `take_moments`.
     moments: Option<Vec<Moment>>,
-    /// None: all of the disks has its room.
+    /// None: the room is not limited.
     room: Option<Room>,
     /// Whether there is a volatile cache at all. Without it every completed write is durable.
     cached: bool,
 }
 
-/// The disks at one instant: from it, any number of crash states can be made.
+/// The disks at one instant. Any number of crash states can be made from it.
 #[derive(Clone)]
 pub struct Moment {
-    /// Number of the disk event that comes next.
+    /// The number of the next disk event.
     pub event: u64,
     durable: Image,
     current: Image,
     cache: Cache,
-    under_way: Vec<Held>,
+    under_way: Vec<CachedWrite>,
     next_command: u64,
 }
 
 impl Moment {
-    /// What is on the disks after the power was cut.
+    /// The contents after a power cut.
     pub fn power_cut(&self, policy: Policy, rng: &mut Rng) -> Image {
         let mut image = self.durable.clone();
         self.cache.survive(&self.under_way, policy, &mut image, rng);
         image
     }
 
-    /// The power cut hits sectors that were being written: some of them hold rubbish then.
+    /// The power cut hits sectors that were being written: some of them then hold rubbish.
     pub fn spoil(&self, image: &mut Image, rng: &mut Rng) {
         for piece in &self.under_way {
             let sector = u64::from(image.geometry(piece.pv).sector);
@@ -209,12 +209,12 @@ impl Moment {
         bad
     }
 
-    /// What was being written.
-    pub fn under_way(&self) -> Vec<Place> {
+    /// The places that were being written.
+    pub fn places_in_flight(&self) -> Vec<Place> {
         self.under_way.iter().map(|piece| (piece.pv, piece.offset, piece.len as u64)).collect()
     }
 
-    /// What is on the disks after a power cut, or without a policy after the program died.
+    /// The contents after a power cut. Without a policy: after the program died.
     pub fn crash(&self, policy: Option<Policy>, rng: &mut Rng) -> Image {
         match policy {
             Some(policy) => self.power_cut(policy, rng),
@@ -222,7 +222,7 @@ impl Moment {
         }
     }
 
-    /// What is on the disks after the program died: all that was completed, and any part of what was under way.
+    /// The contents after the program died: all completed writes, and any part of the writes in flight.
     pub fn killed(&self, rng: &mut Rng) -> Image {
         let mut image = self.current.clone();
         let policy = *rng.pick(&[Policy::Nothing, Policy::All, Policy::Commands, Policy::Sectors]);
@@ -267,8 +267,8 @@ impl SimDisks {
         Arc::new(SimDisks { handle, state: Arc::new(Mutex::new(state)) })
     }
 
-    /// The same disks after the death of the program alone: what was completed and not flushed is still in the volatile
-    /// cache. Nothing of what was under way was carried out.
+    /// The same disks after the death of the program alone. Writes that were completed and not flushed are still in the
+    /// volatile cache. Nothing of the writes in flight was carried out.
     pub fn restarted(handle: Arc<Handle>, moment: &Moment) -> Arc<SimDisks> {
         let disks = SimDisks::with_image(handle, moment.current.clone());
         {
@@ -282,7 +282,7 @@ impl SimDisks {
         disks
     }
 
-    /// One more physical volume at the end.
+    /// Adds a physical volume at the end.
     pub fn add_pv(&self, geometry: PvGeometry) {
         let mut state = self.state.lock();
         state.durable.add_pv(geometry);
@@ -290,7 +290,7 @@ impl SimDisks {
         state.counts.push(Counts::default());
     }
 
-    /// Takes the physical volume at the end away, with all that its cache holds.
+    /// Removes the last physical volume, with all that its cache holds.
     pub fn remove_last_pv(&self) {
         let mut state = self.state.lock();
         let pv = PvIndex(state.current.count() as u16 - 1);
@@ -301,24 +301,24 @@ impl SimDisks {
         state.counts.pop();
     }
 
-    /// From now on there is only this much room behind the disks, which is no part of their contents: a crash leaves it
-    /// as it is.
+    /// From now on there is only this much room behind the disks. The room is no part of their contents: a crash leaves
+    /// it as it is.
     pub fn set_room(&self, room: Option<Room>) {
         self.state.lock().room = room;
     }
 
-    /// The room behind the disks, where it is bounded.
+    /// The room behind the disks, if it is limited.
     pub fn room(&self) -> Option<Room> {
         self.state.lock().room.clone()
     }
 
-    /// So many pages more can be backed from now on.
+    /// From now on this many more pages can be backed.
     pub fn leave_room(&self, pages: u64) {
         self.state.lock().room.as_mut().expect("room is bounded").set_left(pages);
     }
 
-    /// Drops every page for which `keep` says no: it reads as zeros. For volumes too large for memory whose
-    /// contents do not matter. Writes are durable at once, so that no cache grows.
+    /// Drops every page for which `keep` returns false: it reads as zeros. For volumes that are too large for memory
+    /// and whose contents do not matter. Writes are durable at once, so that no cache grows.
     pub fn keep_only(&self, keep: Keep) {
         let mut state = self.state.lock();
         state.keep = Some(keep);
@@ -330,17 +330,17 @@ impl SimDisks {
         self.state.lock().cached = false;
     }
 
-    /// Changes what is wrong with the disks.
+    /// Sets the faults of the disks.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
 
-    /// What cannot be read until it is written.
+    /// Ranges that cannot be read until they are written.
     pub fn unreadable(&self) -> Vec<Place> {
         self.state.lock().faults.unreadable.clone()
     }
 
-    /// What could not be read holds rubbish from now on, as after a drive took other sectors for those.
+    /// From now on, ranges that could not be read hold rubbish, as after a drive replaced the sectors.
     pub fn replace_unreadable(&self, rng: &mut Rng) {
         let mut state = self.state.lock();
         for (pv, offset, len) in std::mem::take(&mut state.faults.unreadable) {
@@ -354,7 +354,7 @@ impl SimDisks {
         self.state.lock().delays = delays;
     }
 
-    /// Shows every request to `watch` from now on.
+    /// From now on, passes every request to `watch`.
     pub fn watch(&self, watch: Watch) {
         self.state.lock().watch = Some(watch);
     }
@@ -374,7 +374,7 @@ impl SimDisks {
         self.state.lock().requests[kind as usize]
     }
 
-    /// What a read would see everywhere, now.
+    /// The bytes that a read would return now, everywhere.
     pub fn current(&self) -> Image {
         self.state.lock().current.clone()
     }

@@ -1,4 +1,4 @@
-//! Disks of a known speed: each command takes the time that a model gives it, in the world's clock.
+//! Disks of a known speed. Each command takes the time that a model gives it, in the world's virtual clock.
 
 use super::Counts;
 use crate::exec::Handle;
@@ -6,26 +6,26 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{Completer, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment};
 use std::sync::Arc;
 
-/// What commands cost. Times are in microseconds.
+/// The cost of commands. Times are in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     pub name: &'static str,
-    /// So many commands run at once; more wait.
+    /// The number of commands that run at once. More commands wait.
     pub channels: usize,
     pub read: u64,
     pub write: u64,
     pub flush: u64,
-    /// Added to a command that does not begin where the one before ended.
+    /// Added to a command that does not begin where the one before it ended.
     pub seek: u64,
-    /// Of all channels together.
+    /// The rate of all channels together.
     pub bytes_in_a_micro: u64,
 }
 
-/// A data centre's flash disk.
+/// A flash disk for data centres.
 pub const FLASH: Model =
     Model { name: "flash", channels: 32, read: 90, write: 25, flush: 400, seek: 0, bytes_in_a_micro: 2000 };
 
-/// A disk that turns 7,200 times a minute. It takes commands in their order.
+/// A disk at 7,200 rpm. It carries out commands in their order.
 pub const ROTATING: Model =
     Model { name: "rotating", channels: 1, read: 100, write: 100, flush: 8000, seek: 12_000, bytes_in_a_micro: 180 };
 
@@ -38,11 +38,11 @@ pub struct Modelled {
 }
 
 struct State {
-    /// When each channel is free again.
+    /// The time at which each channel is free again.
     busy_until: Vec<u64>,
-    /// When what was asked for so far has been moved: the channels share the way.
+    /// The time at which all bytes so far have been transferred: the channels share the bus.
     moved_until: u64,
-    /// Where the last command ended.
+    /// The end of the last command.
     head: (PvIndex, u64),
     counts: Counts,
 }
@@ -62,7 +62,8 @@ impl Modelled {
         self.state.lock().counts
     }
 
-    /// When the request is done. Each segment is a command of its own; discards cost what writes of nothing cost.
+    /// The time at which the request is done. Each segment is a command of its own. A discard costs as much as an empty
+    /// write.
     fn take(&self, op: &DiskOp) -> u64 {
         let mut state = self.state.lock();
         let now = self.clock.now();

@@ -1,33 +1,33 @@
-//! What becomes of a request: it is checked and counted, its commands wait in the cache, are carried out in any order,
+//! The life of a request. It is checked and counted, its commands wait in the cache, they are carried out in any order,
 //! also in part, and it completes.
 
-use super::cache::Held;
+use super::cache::CachedWrite;
 use super::image::Bytes;
-use super::{Counts, Mishap, Moment, State, is_metadata, no_room};
+use super::{Counts, Moment, State, WriteFault, is_metadata, no_room};
 use crate::stamp::{self, Found};
 use rowen_engine::disk::{DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, PvIndex, Segment, Segments};
 use std::sync::Arc;
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Ticket {
     fails: bool,
-    /// It fails because of this.
+    /// The reason for which it fails.
     no_room: Option<DiskError>,
     work: Work,
 }
 
 enum Work {
     Read(Segments, PageBuf),
-    /// A read that saw the disk as it was when it was asked.
+    /// The contents for a read that sees the disk as it was at its submission.
     Done(DiskResult),
     /// Commands of this write, first and last.
     Write(u64, u64, (PvIndex, u64)),
-    /// A flush covers what was completed by this event.
+    /// A flush covers all commands that were completed by this event.
     Flush(u64),
 }
 
 impl State {
-    /// The engine must keep its side of the contract.
+    /// Checks that the engine keeps its side of the contract.
     pub(super) fn check(&self, op: &DiskOp) {
         let (segments, held) = match op {
             DiskOp::Read { segments, buf } => (segments, Some(buf.capacity())),
@@ -137,8 +137,8 @@ impl State {
             }
             let mut offset = segment.offset;
             match mishap.filter(|(of, _)| *of == at) {
-                Some((_, Mishap::Lost)) => continue,
-                Some((_, Mishap::Misdirected(shift)))
+                Some((_, WriteFault::Lost)) => continue,
+                Some((_, WriteFault::Misdirected(shift)))
                     if offset + shift + u64::from(segment.len) <= self.current.geometry(segment.pv).size =>
                 {
                     offset += shift;
@@ -157,7 +157,7 @@ impl State {
         if self.faults.lost_write == Some(number) {
             self.under_way.retain(|piece| piece.command < first);
         } else {
-            // Some disks are quick: a first part may be carried out right away, and be seen by reads.
+            // Some disks are quick: a first part may be carried out at once, and be seen by reads.
             let early = if fails { 1 } else { 3 };
             for command in first..last {
                 if self.rng.one_in(early) {
@@ -171,15 +171,15 @@ impl State {
         Work::Write(first, last, place)
     }
 
-    /// Which segment of this write meets with what, if it is metadata and something is to happen to it.
-    fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, Mishap)> {
+    /// The segment of this write that gets a fault, and the fault, if the write is metadata and one is due.
+    fn mishap(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, WriteFault)> {
         let bytes = &buf.as_slice()[segments[0].at as usize..];
         let is_next = is_metadata(bytes) && !bytes.starts_with(b"ROWENJRN");
         let mishap = if is_next { self.faults.mishap.take() } else { None };
         mishap.map(|mishap| (self.rng.below(segments.len() as u64) as usize, mishap))
     }
 
-    /// The segment and the bytes of it that are lost, if this is the data for that.
+    /// The segment, and its bytes that are lost, if this is the data for that fault.
     fn lose_data(&mut self, segments: &Segments, buf: &PageBuf) -> Option<(usize, u64, u64)> {
         self.faults.lost_data.as_ref()?;
         let sectors = buf.as_slice().chunks_exact(stamp::SECTOR);
@@ -201,7 +201,7 @@ impl State {
         let first = self.commands;
         for segment in segments {
             self.count(segment, |counts, _| counts.discards += 1);
-            // Discarded contents are anything: what was there, zeros, or another's rubbish.
+            // Discarded blocks hold anything: the old contents, zeros, or rubbish.
             let value = match self.rng.below(3) {
                 0 => continue,
                 1 if segment.len <= 1 << 20 => 0xDE,
@@ -216,7 +216,7 @@ impl State {
     pub(super) fn give(&mut self, pv: PvIndex, offset: u64, len: usize, bytes: Bytes) {
         let command = self.commands;
         self.commands += 1;
-        self.under_way.push(Held { command, pv, offset, len, bytes, completed: None });
+        self.under_way.push(CachedWrite { command, pv, offset, len, bytes, completed: None });
     }
 
     /// Carries out some leading sectors of a command.
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, piece: Held) {
+    fn carry_out(&mut self, piece: CachedWrite) {
         if let Some(keep) = &self.keep {
             if keep(piece.pv, piece.offset) {
                 self.current.apply(piece.pv, piece.offset, piece.len, &piece.bytes);
@@ -270,7 +270,7 @@ impl State {
                         at += 1;
                     }
                 }
-                // What a failed write did carry out lies in the cache as anything else does.
+                // The part of a failed write that was carried out is in the cache, like other writes.
                 for command in first..last {
                     self.cache.complete(command, self.events);
                 }
@@ -323,9 +323,9 @@ impl Touches for DiskOp {
     }
 }
 
-impl Held {
+impl CachedWrite {
     /// The parts before and from `place` on.
-    fn split(&self, place: u64) -> (Option<Held>, Option<Held>) {
+    fn split(&self, place: u64) -> (Option<CachedWrite>, Option<CachedWrite>) {
         (self.cut(0, place), self.cut(place, u64::MAX))
     }
 }

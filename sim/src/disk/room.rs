@@ -1,16 +1,16 @@
-//! How much room there is behind the disks: physical volumes that are sparse files on a filesystem that fills up.
+//! The room behind the disks: physical volumes that are sparse files on a filesystem that fills up.
 
 use rowen_engine::disk::{PvIndex, Segment};
 use std::collections::BTreeSet;
 
 const PAGE: u64 = 4096;
 
-/// Pages that have their room, and how many more can have it.
+/// Pages that have their room, and the number of pages that can still get it.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     backed: BTreeSet<(PvIndex, u64)>,
     left: u64,
-    /// Whether a write of what has its room needs some for a copy, as on filesystems that never write in place.
+    /// Whether an overwrite needs room for a copy, as on filesystems that never write in place.
     copies: bool,
 }
 
@@ -20,12 +20,12 @@ fn pages(segment: &Segment) -> impl Iterator<Item = (PvIndex, u64)> + use<> {
 }
 
 impl Room {
-    /// These pages have their room, and this many more can have it.
+    /// These pages have their room, and this many more can get it.
     pub fn new(backed: impl IntoIterator<Item = (PvIndex, u64)>, left: u64) -> Room {
         Room { backed: backed.into_iter().collect(), left, copies: false }
     }
 
-    /// From now on nothing is written in place. A copy's room comes back at once.
+    /// From now on nothing is written in place. The room of the old copy is free at once.
     #[must_use]
     pub fn copying(self) -> Room {
         Room { copies: true, ..self }
@@ -39,7 +39,7 @@ impl Room {
         self.left = pages;
     }
 
-    /// Takes room for all of it. `Err`: there is too little, and this segment is the first that has not all of its own.
+    /// Takes room for all segments. `Err`: there is too little, and this is the first segment that is not fully backed.
     pub(super) fn take(&mut self, segments: &[Segment]) -> Result<(), Segment> {
         for segment in segments {
             for page in pages(segment) {
@@ -64,7 +64,7 @@ impl Room {
         }
     }
 
-    /// The room of whole pages comes back.
+    /// Frees the room of whole pages.
     pub(super) fn give_back(&mut self, segments: &[Segment]) {
         for segment in segments {
             let whole = segment.offset.div_ceil(PAGE)..(segment.offset + u64::from(segment.len)) / PAGE;

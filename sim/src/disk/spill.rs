@@ -1,7 +1,7 @@
 //! Disks larger than memory: metadata goes to a sparse file, data is dropped and reads as zeros.
 //!
-//! For tests of what maps of millions of extents cost, where a memory image would itself be the largest user of
-//! memory. Requests complete at once; nothing is cached, nothing fails.
+//! For tests of the cost of maps with millions of extents, where an image in memory would itself be the largest user of
+//! memory. Requests complete at once. Nothing is cached, and nothing fails.
 
 use parking_lot::Mutex;
 use rowen_engine::disk::{Completer, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment};
@@ -19,8 +19,8 @@ pub struct SpillDisks {
 }
 
 impl SpillDisks {
-    /// Makes one sparse file per volume in `directory` and unlinks it at once. `keep` decides by a write's first
-    /// bytes whether it is metadata.
+    /// Makes one sparse file per volume in `directory` and unlinks it at once. `keep` decides by the first bytes of a
+    /// write whether it is metadata.
     pub fn new(directory: &Path, geometries: &[PvGeometry], keep: fn(&[u8]) -> bool) -> io::Result<SpillDisks> {
         let make = |&geometry: &PvGeometry| {
             static MADE: AtomicUsize = AtomicUsize::new(0);

@@ -8,7 +8,7 @@ use rowen_engine::disk::{PvGeometry, PvIndex};
 use std::fmt::Write;
 
 const PAGE: usize = 4096;
-/// Equal bytes are counted from this many on.
+/// The shortest run of equal bytes that is written as a count.
 const RUN: usize = 6;
 
 impl Image {

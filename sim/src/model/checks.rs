@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Model {
-    /// On a physical volume that is not allocatable nothing is taken: what is free there can only become more.
+    /// No space is taken from a physical volume that is not allocatable: its free space only grows.
     pub(super) fn check_unallocatable(&mut self) -> Step {
         for (pv, info) in self.client.group.info().pvs.iter().enumerate() {
             let before = self.unallocatable.get_mut(&(pv as u16));
@@ -31,7 +31,7 @@ impl Model {
         Ok(())
     }
 
-    /// A clean end; what was only cached is lost, and nothing may be missing.
+    /// A clean close. The caches are lost, and nothing may be missing.
     pub(super) fn reopen(&mut self) -> Step {
         self.note("close and open".into());
         let client = self.client.clone();
@@ -55,7 +55,7 @@ impl Model {
         Ok(())
     }
 
-    /// The power fails or the program dies while requests are under way; the run goes on with what is left.
+    /// The power fails or the program dies while requests are in flight. The run continues with what is left.
     pub(super) fn crash(&mut self) -> Step {
         let mut vols = self.client.oracle.lock().readable();
         vols.retain(|&vol| !self.read_only(vol));
@@ -99,7 +99,7 @@ impl Model {
         oracle.restart(found.into_iter().map(|(vol, sectors)| (vol, (names[&vol].clone(), sectors))).collect());
         drop(oracle);
         self.origins.retain(|snapshot, origin| names.contains_key(snapshot) && names.contains_key(origin));
-        // The oracle knows no more of snapshots that gave way.
+        // The oracle knows no more of snapshots that were dropped.
         let gone: Vec<_> = infos.iter().filter(|info| info.state == VolumeState::Invalid).map(|info| info.id).collect();
         if !gone.is_empty() {
             self.origins.retain(|snapshot, _| {
@@ -115,7 +115,7 @@ impl Model {
         for vol in self.client.note_invalid()? {
             self.seen.invalidated += 1;
             self.accounts.remove(vol);
-            // What it still holds until it is removed is the engine's business.
+            // The blocks that it holds until it is removed are the engine's business.
             self.exact = false;
             self.origins.retain(|snapshot, origin| *snapshot != vol && *origin != vol);
         }
@@ -130,7 +130,7 @@ impl Model {
         let client = self.client.clone();
         let found = match self.run(async move { client.verify(vol, sector, count).await })? {
             Ok(found) => found,
-            Err(failure) => return self.gone_meanwhile(failure),
+            Err(failure) => return self.dropped_meanwhile(failure),
         };
         self.client.oracle.lock().settle(vol, sector, &found);
         Ok(())
@@ -138,11 +138,11 @@ impl Model {
 
     pub(super) fn verify_all(&mut self, vol: Vol) -> Step {
         let client = self.client.clone();
-        self.run(async move { client.verify_all(vol).await })?.or_else(|failure| self.gone_meanwhile(failure))
+        self.run(async move { client.verify_all(vol).await })?.or_else(|failure| self.dropped_meanwhile(failure))
     }
 
-    /// A snapshot may outgrow its reserve in the background, when another one's part falls to it.
-    pub(super) fn gone_meanwhile(&mut self, failure: Failure) -> Step {
+    /// A snapshot may outgrow its reserve in the background, when it inherits another one's share.
+    pub(super) fn dropped_meanwhile(&mut self, failure: Failure) -> Step {
         match failure {
             Failure::Refused(Error::InvalidSnapshot) if self.may_fill => self.take_invalid(),
             failure => Err(failure),
@@ -159,16 +159,16 @@ impl Model {
     pub(super) fn check_parts(&self) -> Step {
         let group = &self.client.group;
         let all = group.volumes();
-        let told = |info: &VolumeInfo| format!("{info:?}");
+        let text = |info: &VolumeInfo| format!("{info:?}");
         for info in &all {
             let alone = group.volume_info(info.id)?;
-            if told(&alone) != told(info) {
+            if text(&alone) != text(info) {
                 return wrong(format!("{alone:?} alone, {info:?} among all"));
             }
         }
         let Some(first) = all.get(self.seen.steps as usize % all.len().max(1)) else { return Ok(()) };
         let mut family = BTreeSet::from([first.id]);
-        // Origins are older: in the order of creation one look down and one up finds all.
+        // Origins are older. In the order of creation, one pass down and one pass up find all.
         for info in &all {
             if info.origin.is_some_and(|origin| family.contains(&origin)) {
                 family.insert(info.id);
@@ -179,8 +179,8 @@ impl Model {
                 family.extend(info.origin);
             }
         }
-        let found: Vec<String> = group.family(std::slice::from_ref(&first.name)).iter().map(told).collect();
-        let expected: Vec<String> = all.iter().filter(|info| family.contains(&info.id)).map(told).collect();
+        let found: Vec<String> = group.family(std::slice::from_ref(&first.name)).iter().map(text).collect();
+        let expected: Vec<String> = all.iter().filter(|info| family.contains(&info.id)).map(text).collect();
         if found != expected {
             return wrong(format!("the family of {} is {found:?}, it should be {expected:?}", first.name));
         }
@@ -212,10 +212,10 @@ impl Model {
         self.seen.exact_checks += 1;
         for info in self.client.group.volumes() {
             let expected = self.accounts.counters(number(info.uuid));
-            let told = (info.referenced, info.exclusive, info.freed_if_removed);
-            if told != (expected.referenced, expected.own, expected.freed) {
+            let reported = (info.referenced, info.exclusive, info.freed_if_removed);
+            if reported != (expected.referenced, expected.own, expected.freed) {
                 return wrong(format!(
-                    "{}: referenced, exclusive, freed are {told:?}, expected {expected:?}",
+                    "{}: referenced, exclusive, freed are {reported:?}, expected {expected:?}",
                     info.name
                 ));
             }

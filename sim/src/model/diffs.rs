@@ -1,4 +1,5 @@
-//! Lists of changes of a run: after each step, those of random pairs of volumes are held against their bytes (DF1 to DF6).
+//! Lists of changes of a run. After each step, the lists of random pairs of volumes are compared with their bytes (DF1
+//! to DF6).
 
 use super::{Model, Step, wrong};
 use crate::client::{BLOCK, Failure};
@@ -22,7 +23,7 @@ pub enum Moves {
 /// All of them, with the names that `ROWEN_DIFFS` takes.
 pub const MOVES: [(&str, Moves); 3] = [("none", Moves::None), ("rehome", Moves::Rehome), ("fill", Moves::Fill)];
 
-/// What the lists of a run had.
+/// What the lists of a run contained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lists {
     pub compared: u64,
@@ -67,7 +68,7 @@ impl Model {
         for _ in 0..PAIRS {
             let (old, new) = (*self.rng.pick(&vols), *self.rng.pick(&vols));
             if let Err(failure) = self.check_diff(old, new, moves) {
-                self.gone_meanwhile(failure)?;
+                self.dropped_meanwhile(failure)?;
             }
             if !self.client.oracle.lock().readable().contains(&old) {
                 return Ok(());
@@ -104,7 +105,7 @@ impl Model {
         self.hold(&list, &had, &has, moves).or_else(|what| wrong(format!("from {old} to {new}: {what}: {list:?}")))
     }
 
-    /// What one volume maps: all that is not zeros is data.
+    /// The map of one volume: all that is not zeros is data.
     fn check_allocated(&mut self, vol: Vol) -> Step {
         let compared = self.client.group.compare(None, self.client.id(vol)?)?;
         let list = self.whole_list(compared, 0)?;
@@ -158,7 +159,8 @@ impl Model {
                 None if had != Some(has) => return Err(format!("block {at} differs and is not listed")),
                 None => lists.equal_blocks += 1,
                 Some(Content::Zeros) if !is_zeros(has) => return Err(format!("block {at} is not zeros")),
-                // Zeros that were written to a part of a block are data, and may be what was there, or what a discard left.
+                // Zeros that were written to a part of a block are data. They may also be the old contents, or left by
+                // a discard.
                 Some(_) if had == Some(has) && has.contains(&Found::Zeros) => lists.zeroed_again += 1,
                 Some(_) if had == Some(has) && moves == Moves::Fill => lists.copies += 1,
                 Some(_) if had == Some(has) => return Err(format!("block {at} is listed and equal")),
@@ -174,7 +176,7 @@ impl Model {
         Ok(self.run(async move { client.look(vol, 0, sectors).await })??)
     }
 
-    /// Whether origins that exist lead from both to one volume.
+    /// Whether both descend from one volume, through origins that still exist.
     fn are_relatives(&self, one: VolumeId, other: VolumeId) -> bool {
         let infos: BTreeMap<VolumeId, VolumeInfo> =
             self.client.group.volumes().into_iter().map(|info| (info.id, info)).collect();

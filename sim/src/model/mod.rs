@@ -1,7 +1,7 @@
-//! Random operations on the engine, held against the oracle and the accounts after each step.
+//! Random operations on the engine, compared with the oracle and the accounts after each step.
 //!
-//! A [`Profile`] says how small and how wild the world is; a seed does the rest. Sizes are tiny on purpose, so that
-//! what is rare elsewhere (checkpoints in the middle of things, full groups, evicted nodes) is common here.
+//! A [`Profile`] says how small and how wild the world is. The seed decides the rest. Sizes are tiny, so that rare
+//! events (checkpoints during other work, full groups, evicted nodes) are common here.
 
 mod checks;
 mod diffs;
@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Profile {
     /// One volume at a time is touched; every counter must be exact.
     Exact,
-    /// Requests overlap in time, snapshots are taken among them, power fails.
-    Wild,
+    /// Requests overlap in time, snapshots are taken meanwhile, and the power fails.
+    UnknownSectors,
     /// The group is too small for what is asked.
     Full,
     /// Larger volumes, hundreds of extents: trees of several levels.
@@ -39,22 +39,22 @@ pub enum Profile {
 
 /// All profiles, with the names that `ROWEN_PROFILE` takes.
 pub const PROFILES: [(&str, Profile); 4] =
-    [("exact", Profile::Exact), ("wild", Profile::Wild), ("full", Profile::Full), ("deep", Profile::Deep)];
+    [("exact", Profile::Exact), ("wild", Profile::UnknownSectors), ("full", Profile::Full), ("deep", Profile::Deep)];
 
 impl Profile {
     fn setup(self, rng: &mut Rng) -> Setup {
         let pvs = rng.range(1, 3) as usize;
         let mib = match self {
             Profile::Full => rng.range(12, 16).div_ceil(pvs as u64),
-            Profile::Exact | Profile::Wild => rng.range(48, 64).div_ceil(pvs as u64),
+            Profile::Exact | Profile::UnknownSectors => rng.range(48, 64).div_ceil(pvs as u64),
             Profile::Deep => 256,
         };
         let mut setup = Setup::small(pvs, mib + 2);
-        // The accounts do not know of orphans that are freed.
+        // The accounts do not know that orphans are freed.
         let counted = self == Profile::Exact || rng.one_in(2);
         setup.config.orphan_blocks = if counted { u64::MAX } else { rng.range(1, 16) };
         if self == Profile::Deep {
-            // Fewer nodes than a tree has: they come and go.
+            // The cache holds fewer nodes than a tree has: nodes are evicted and read again.
             setup.config.cache_bytes = 64 << 10;
         }
         setup
@@ -71,13 +71,13 @@ impl Profile {
     fn most_volumes(self) -> usize {
         match self {
             Profile::Full => 6,
-            Profile::Exact | Profile::Wild => 10,
+            Profile::Exact | Profile::UnknownSectors => 10,
             Profile::Deep => 5,
         }
     }
 }
 
-/// What happened in a run, to see that rare things did happen.
+/// Counters of a run's events, to see that rare events did happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub steps: u64,
@@ -93,16 +93,16 @@ pub struct Seen {
     pub exact_checks: u64,
     /// How often a physical volume was made not allocatable.
     pub unallocatable: u64,
-    /// How often one lost its end, and how often one got it back.
+    /// How often a physical volume lost its end, and how often it got it back.
     pub shrunk_pvs: u64,
     pub grown_pvs: u64,
-    /// Checkpoints asked for among requests under way.
+    /// Checkpoints that were requested while requests were in flight.
     pub raced_checkpoints: u64,
-    /// How often the journal's ring went round.
+    /// How often the journal's ring wrapped.
     pub journal_wraps: u64,
     /// Nodes of all trees at a run's end, at most.
     pub most_nodes: u64,
-    /// What lists of changes had, where they were compared.
+    /// The contents of lists of changes, if they were compared.
     pub lists: Lists,
 }
 
@@ -130,12 +130,12 @@ impl Seen {
     }
 }
 
-/// Runs `steps` random operations. The error is a sentence that ends in the line which replays the run.
+/// Runs `steps` random operations. An error ends with the line that replays the run.
 pub fn run_seed(seed: u64, steps: u32, profile: Profile) -> Result<Seen, String> {
     run_seed_with(seed, steps, profile, None)
 }
 
-/// The same; with `lists`, lists of changes are held against the bytes of random pairs after each step.
+/// The same. With `lists`, lists of changes are compared with the bytes of random pairs after each step.
 pub fn run_seed_with(seed: u64, steps: u32, profile: Profile, lists: Option<Moves>) -> Result<Seen, String> {
     let run = || {
         let mut model = Model::new(seed, profile, lists)?;
@@ -167,18 +167,18 @@ struct Model {
     profile: Profile,
     rng: Rng,
     accounts: Accounts,
-    /// The accounts know every block. Not after a power cut, nor when requests raced.
+    /// The accounts know every block. Not after a power cut, and not when requests raced.
     exact: bool,
     /// The group may become full: the engine may drop snapshots.
     may_fill: bool,
     origins: BTreeMap<Vol, Vol>,
-    /// The physical volumes that are not allocatable, and the blocks that were free of each.
+    /// The physical volumes that are not allocatable, and the free blocks that each had.
     unallocatable: BTreeMap<u16, u64>,
     seen: Seen,
     last: String,
     trace: bool,
     wraps: Arc<AtomicU64>,
-    /// Check the accounts after this step, or after each (0): to find the one that went wrong.
+    /// Check the accounts after this step, or after each (0), to find the step that went wrong.
     strict: Option<u64>,
     /// Lists of changes are compared.
     lists: Option<Moves>,
@@ -195,7 +195,7 @@ fn count_wraps(disks: &SimDisks, wraps: &Arc<AtomicU64>) {
         if !buf.as_slice()[first.at as usize..].starts_with(b"ROWENJRN") {
             return;
         }
-        // Two frames may be under way in either order; a wrap goes back by most of the ring.
+        // Two frames may be in flight in either order. A wrap goes back by most of the ring.
         if first.offset + (256 << 10) < last {
             wraps.fetch_add(1, Ordering::Relaxed);
         }
@@ -217,7 +217,7 @@ impl Model {
             setup.config.layout = if lists == Some(Moves::Fill) { Layout::Read } else { Layout::Space };
         }
         let exact = setup.config.orphan_blocks == u64::MAX && !is_moved;
-        // With physical volumes that nothing is taken from any group may.
+        // With physical volumes that are not allocatable, any group may.
         let may_fill = profile == Profile::Full || rng.one_in(3);
         let world = World::new(rng.bits());
         let (disks, group) = setup.make(&world).map_err(|e| format!("the group could not be made: {e}"))?;
@@ -280,9 +280,9 @@ impl Model {
             91 if self.may_fill && self.rng.one_in(2) => self.resize_pv()?,
             91 if self.may_fill => self.change_allocatable()?,
             91 => self.checkpoint()?,
-            // A deep run keeps its journal, so that the ring goes round.
+            // A deep run keeps its journal, so that the ring wraps.
             92 if self.profile != Profile::Deep => self.reopen()?,
-            93 if self.profile == Profile::Wild => self.crash()?,
+            93 if self.profile == Profile::UnknownSectors => self.crash()?,
             94 if self.profile == Profile::Full => self.grow_group()?,
             95..=97 => self.verify_everything()?,
             _ => self.check_accounts()?,
@@ -339,7 +339,7 @@ impl Model {
         (from, count.min(sectors - from))
     }
 
-    /// True if it was done; false if there was no space, which leaves the accounts in doubt.
+    /// True if it was done. False if there was no space, which leaves the accounts in doubt.
     fn done(&mut self, result: Result<(), Error>) -> Result<bool, Failure> {
         match result {
             Ok(()) => Ok(true),

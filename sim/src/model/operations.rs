@@ -31,7 +31,7 @@ impl Model {
         let zeroes = self.rng.one_in(2);
         self.note(format!("zero {vol} {sector}+{count} zeroes={zeroes}"));
         if self.exact {
-            // A discard keeps the place of blocks that are the volume's own, which a merge under way may yet decide.
+            // A discard keeps the place of blocks that the volume owns. A merge in progress may still decide that.
             let group = self.client.group.clone();
             self.run(async move { group.reclaim_idle().await })??;
         }
@@ -105,7 +105,7 @@ impl Model {
         self.note(format!("flush {vol}"));
         let client = self.client.clone();
         let flushed = self.run(async move { client.flush(vol).await })?;
-        flushed.or_else(|error| self.gone_meanwhile(Failure::Refused(error)))
+        flushed.or_else(|error| self.dropped_meanwhile(Failure::Refused(error)))
     }
 
     pub(super) fn checkpoint(&mut self) -> Step {
@@ -228,7 +228,7 @@ impl Model {
         Ok(self.run(async move { client.rename(vol, &name).await })??)
     }
 
-    /// One more physical volume for a group that has become too small.
+    /// Adds a physical volume to a group that has become too small.
     pub(super) fn grow_group(&mut self) -> Step {
         if self.setup.pvs.len() >= 5 {
             return Ok(());
@@ -242,7 +242,7 @@ impl Model {
         Ok(self.run(async move { group.add_pv(rowen_engine::group::NewPv { uuid }).await })??)
     }
 
-    /// Space is taken from one of the physical volumes from now on, or is not.
+    /// Makes one of the physical volumes not allocatable, or allocatable again.
     pub(super) fn change_allocatable(&mut self) -> Step {
         let pv = self.rng.below(self.setup.pvs.len() as u64) as u16;
         let allocatable = self.unallocatable.contains_key(&pv);
@@ -257,14 +257,14 @@ impl Model {
                 let free = self.client.group.info().pvs[usize::from(pv)].free_blocks;
                 self.unallocatable.insert(pv, free);
             }
-            // It has room that is reserved.
+            // It has reserved space.
             Err(Error::NoSpace { .. }) if !allocatable => self.seen.refused_for_space += 1,
             Err(e) => return Err(Failure::Refused(e)),
         }
         Ok(())
     }
 
-    /// A physical volume loses its end, where nothing lies there, or has all of its disk again.
+    /// A physical volume loses its unused end, or has all of its disk again.
     pub(super) fn resize_pv(&mut self) -> Step {
         let pv = self.rng.below(self.setup.pvs.len() as u64) as u16;
         let index = usize::from(pv);

@@ -1,14 +1,14 @@
-//! Scenarios that nobody wrote: sequences of an alphabet, one after the other, and random ones.
+//! Generated scenarios: all sequences of an alphabet, in order, and random ones.
 
 use super::scripted::{snap, thick, thin};
-use super::{Step, Who};
+use super::{Step, Target};
 use crate::client::SnapshotKind;
 use crate::rng::Rng;
 
 /// The alphabet of the enumerated scenarios.
 pub fn alphabet() -> Vec<Step> {
     use Step::*;
-    use Who::*;
+    use Target::*;
     vec![
         Write(A, 0, 8),
         Write(A, 2, 3),
@@ -31,9 +31,9 @@ pub fn alphabet() -> Vec<Step> {
     ]
 }
 
-/// What the enumerated scenarios start from: two volumes with flushed contents and a snapshot.
+/// The beginning of the enumerated scenarios: two volumes with flushed contents and a snapshot.
 pub fn prelude() -> Vec<Step> {
-    use Who::*;
+    use Target::*;
     vec![
         thick(128),
         thin(128, 1),
@@ -56,8 +56,8 @@ pub fn random(rng: &mut Rng, length: usize) -> Vec<Step> {
     steps
 }
 
-fn random_who(rng: &mut Rng) -> Who {
-    *rng.pick(&[Who::A, Who::A, Who::A, Who::B, Who::B, Who::Snap(0), Who::Snap(1)])
+fn random_who(rng: &mut Rng) -> Target {
+    *rng.pick(&[Target::A, Target::A, Target::A, Target::B, Target::B, Target::Snap(0), Target::Snap(1)])
 }
 
 fn random_range(rng: &mut Rng) -> (u64, u64) {
@@ -92,9 +92,9 @@ fn random_step(rng: &mut Rng) -> Step {
                 chunk_blocks: 1 << rng.below(4),
             },
         ),
-        28 => Step::Group(vec![Who::A, Who::B, Who::Snap(0)]),
-        29..=30 => Step::Remove(vec![Who::Snap(rng.below(3) as usize)]),
-        31 => Step::Revert(who, Who::Snap(rng.below(3) as usize), rng.one_in(2)),
+        28 => Step::Group(vec![Target::A, Target::B, Target::Snap(0)]),
+        29..=30 => Step::Remove(vec![Target::Snap(rng.below(3) as usize)]),
+        31 => Step::Revert(who, Target::Snap(rng.below(3) as usize), rng.one_in(2)),
         32 => Step::Resize(who, 64 * rng.range(1, 4)),
         33 => Step::Checkpoint,
         34 => Step::Reclaim,

@@ -1,7 +1,7 @@
 //! Scenarios: short programs over a volume group, written by hand, enumerated, or random.
 //!
-//! A [`Step`] names volumes by their place in the scenario (see [`Runner`]), so that any sequence of steps makes
-//! sense: a step whose volume is not there does nothing.
+//! A [`Step`] names volumes by their place in the scenario (see [`Runner`]), so that any sequence of steps makes sense.
+//! A step whose volume does not exist does nothing.
 
 mod drawn;
 mod scripted;
@@ -14,10 +14,10 @@ use crate::oracle::{Life, Vol};
 use rowen_engine::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which volume: `A` and `B` are the first and second that were made, `Snap(n)` the n-th newest snapshot that
-/// still exists.
+/// A volume of the scenario. `A` and `B` are the first and second that were made, `Snap(n)` is the n-th newest snapshot
+/// that still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Target {
     A,
     B,
     Snap(usize),
@@ -26,38 +26,39 @@ pub enum Who {
 /// One step of a scenario. Places and lengths are in sectors of 512 bytes.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Write(Who, u64, u64),
-    Discard(Who, u64, u64),
-    Zero(Who, u64, u64),
-    Flush(Who),
-    Snapshot(Who, SnapshotKind),
-    /// One atomic snapshot of all that are named.
-    Group(Vec<Who>),
-    /// Target, source, whether the source goes with it.
-    Revert(Who, Who, bool),
-    Remove(Vec<Who>),
+    Write(Target, u64, u64),
+    Discard(Target, u64, u64),
+    Zero(Target, u64, u64),
+    Flush(Target),
+    Snapshot(Target, SnapshotKind),
+    /// One atomic snapshot of all these volumes.
+    Group(Vec<Target>),
+    /// The target, the source, whether the source goes with it.
+    Revert(Target, Target, bool),
+    Remove(Vec<Target>),
     /// New size in blocks.
-    Resize(Who, u64),
-    Rename(Who),
+    Resize(Target, u64),
+    Rename(Target),
     Create(VolumeSpec),
     Checkpoint,
     /// Waits until background removal is done.
     Reclaim,
-    /// Waits until nothing is brought together or filled.
+    /// Waits until re-homing and filling are idle.
     Rehome,
-    /// All at once, in tasks of their own. Not creation, reverts, resizes, renames; nothing may touch what is removed.
+    /// All at once, in tasks of their own. No creation, revert, resize or rename may be among them, and no step may use
+    /// a volume that another removes.
     Together(Vec<Step>),
-    /// Reads everything back, with nothing under way.
+    /// Reads everything back, with nothing in flight.
     Verify,
 }
 
-/// Does steps, and knows which volumes the scenario's names stand for.
+/// Runs steps, and knows which volumes the scenario's names stand for.
 pub struct Runner {
     client: Client,
     made: Vec<Vol>,
     snapshots: Vec<Vol>,
     origins: BTreeMap<Vol, Vol>,
-    /// Blocks whose next write is certainly redirected: never written, or not since a snapshot.
+    /// Blocks whose next write is certainly redirected: never written, or not written since a snapshot.
     redirects: BTreeMap<Vol, BTreeSet<u64>>,
     renames: u32,
 }
@@ -74,8 +75,8 @@ impl Runner {
         }
     }
 
-    /// Does all steps. Refusals for lack of space are part of life, and so is a snapshot that outgrew its reserve;
-    /// anything else ends the scenario.
+    /// Runs all steps. Refusals for lack of space are allowed, and so is a snapshot that outgrew its reserve. Any other
+    /// error ends the scenario.
     pub async fn run(&mut self, steps: &[Step]) -> Result<(), Failure> {
         let trace = std::env::var_os("ROWEN_TRACE").is_some();
         for step in steps {
@@ -85,7 +86,7 @@ impl Runner {
             }
             match outcome {
                 Ok(()) | Err(Failure::Refused(Error::NoSpace { .. })) => {}
-                // A snapshot gave way: only one that may is forgiven.
+                // A snapshot was dropped. Only one that may be dropped is accepted.
                 Err(Failure::Refused(Error::InvalidSnapshot)) => drop(self.client.note_invalid()?),
                 Err(failure) => return Err(failure),
             }
@@ -93,16 +94,16 @@ impl Runner {
         Ok(())
     }
 
-    fn find(&self, who: Who) -> Option<Vol> {
+    fn find(&self, who: Target) -> Option<Vol> {
         let vol = match who {
-            Who::A => self.made.first().copied(),
-            Who::B => self.made.get(1).copied(),
-            Who::Snap(n) => self.snapshots.iter().rev().nth(n).copied(),
+            Target::A => self.made.first().copied(),
+            Target::B => self.made.get(1).copied(),
+            Target::Snap(n) => self.snapshots.iter().rev().nth(n).copied(),
         }?;
         self.client.oracle.lock().readable().contains(&vol).then_some(vol)
     }
 
-    fn find_all(&self, who: &[Who]) -> Vec<Vol> {
+    fn find_all(&self, who: &[Target]) -> Vec<Vol> {
         let mut vols: Vec<Vol> = who.iter().filter_map(|&who| self.find(who)).collect();
         vols.sort_unstable();
         vols.dedup();
@@ -110,7 +111,7 @@ impl Runner {
     }
 
     /// The volume and the range cut to its size. None: there is nothing to do.
-    fn range(&self, who: Who, sector: u64, count: u64) -> Option<(Vol, u64, u64)> {
+    fn range(&self, who: Target, sector: u64, count: u64) -> Option<(Vol, u64, u64)> {
         let vol = self.find(who)?;
         let sectors = self.client.oracle.lock().volumes[&vol].sectors();
         let count = count.min(sectors.saturating_sub(sector));
@@ -173,7 +174,7 @@ impl Runner {
             Step::Reclaim => self.client.group.reclaim_idle().await?,
             Step::Rehome => {
                 self.client.group.rehome_idle().await?;
-                // What was filled is written in place.
+                // Filled blocks are written in place.
                 self.redirects.clear();
             }
             Step::Together(steps) => self.together(steps).await?,
@@ -182,7 +183,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Ranges of a write that are certainly redirected, block by block; they are not any more after it.
+    /// The ranges of a write that are certainly redirected, block by block. After it they are not any more.
     fn redirected(&mut self, vol: Vol, sector: u64, count: u64) -> Vec<(u64, u64)> {
         let Some(blocks) = self.redirects.get_mut(&vol) else { return Vec::new() };
         let (first, last) = (sector / BLOCK, (sector + count - 1) / BLOCK);
@@ -210,7 +211,7 @@ impl Runner {
         Ok(())
     }
 
-    async fn revert(&mut self, target: Who, source: Who, consume: bool) -> Result<(), Failure> {
+    async fn revert(&mut self, target: Target, source: Target, consume: bool) -> Result<(), Failure> {
         let (Some(target), Some(source)) = (self.find(target), self.find(source)) else { return Ok(()) };
         if self.origins.get(&source) != Some(&target) {
             return Ok(());
@@ -224,14 +225,14 @@ impl Runner {
         Ok(())
     }
 
-    async fn remove(&mut self, who: &[Who]) -> Result<(), Failure> {
+    async fn remove(&mut self, who: &[Target]) -> Result<(), Failure> {
         let vols = self.find_all(who);
         if vols.is_empty() {
             return Ok(());
         }
         self.client.remove(&vols).await?;
         self.snapshots.retain(|vol| !vols.contains(vol));
-        // Whether the neighbours' blocks are theirs alone again is the engine's business.
+        // Whether the neighbours own their blocks again is the engine's business.
         self.redirects.clear();
         Ok(())
     }
@@ -297,7 +298,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Takes snapshots that tasks made into the scenario.
+    /// Adds snapshots that tasks made to the scenario.
     fn adopt(&mut self) {
         let oracle = self.client.oracle.lock();
         for vol in oracle.readable() {

@@ -1,6 +1,6 @@
 //! The scenarios written by hand.
 
-use super::{Step, Who};
+use super::{Step, Target};
 use crate::client::{SnapshotKind, VolumeSpec};
 use rowen_engine::group::{FullPolicy, VolumeKind};
 
@@ -13,11 +13,11 @@ pub(super) fn thin(blocks: u64, chunk_blocks: u32) -> Step {
     Step::Create(VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks, full: FullPolicy::Fail })
 }
 
-pub(super) fn snap(who: Who) -> Step {
+pub(super) fn snap(who: Target) -> Step {
     Step::Snapshot(who, SnapshotKind::default())
 }
 
-pub(super) fn frozen(who: Who) -> Step {
+pub(super) fn frozen(who: Target) -> Step {
     Step::Snapshot(who, SnapshotKind { read_only: true, ..SnapshotKind::default() })
 }
 
@@ -25,7 +25,7 @@ pub(super) fn frozen(who: Who) -> Step {
 #[expect(clippy::too_many_lines, reason = "a table of scenarios")]
 pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     use Step::*;
-    use Who::*;
+    use Target::*;
     let fill = |who, sectors: u64| -> Vec<Step> { (0..sectors / 64).map(|at| Write(who, at * 64, 64)).collect() };
     let mut all: Vec<(&'static str, Vec<Step>)> = Vec::new();
     all.push((
@@ -263,8 +263,8 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "marker-trap",
         vec![
-            // A block redirected, then written in place at once, before any flush: the record's checksum no longer
-            // fits.
+            // A block is redirected, then written in place at once, before any flush: the record's checksum no longer
+            // matches.
             thin(128, 1),
             Write(A, 0, 8),
             Write(A, 0, 8),
@@ -286,7 +286,8 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "remove-race",
         vec![
-            // While a volume is being removed its blocks become its snapshot's own, and are written at once.
+            // While a volume is being removed, its snapshot becomes the owner of its blocks, and they are written at
+            // once.
             thin(128, 1),
             Write(A, 0, 32),
             snap(A),
@@ -331,7 +332,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "orphans",
         vec![
-            // What both children of a point have written over, one of them, or none; and what came of it.
+            // Blocks that both children of a point have overwritten, or one of them, or none; and the result.
             thin(256, 1),
             Write(A, 0, 512),
             Flush(A),
@@ -363,7 +364,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
     all.push((
         "reuse-large",
         vec![
-            // Whole arenas go round: given back by one discard, taken again by the next write.
+            // Whole arenas are reused: one discard frees them, the next write takes them.
             thin(1536, 1),
             Write(A, 0, 2048),
             Write(A, 2048, 2048),
@@ -381,7 +382,7 @@ pub fn scripted() -> Vec<(&'static str, Vec<Step>)> {
         ],
     ));
     all.push(("reuse", {
-        // Space that goes round: freed blocks must not come back before what freed them is durable.
+        // Space is reused: freed blocks must not be allocated before the record that freed them is durable.
         let mut steps = vec![thin(256, 1), Write(A, 0, 256), Flush(A)];
         for round in 0..6 {
             steps.extend([

@@ -1,4 +1,4 @@
-//! The clients of a world: what each asks for, and which answers it accepts.
+//! The clients of a world: their requests, and the answers that each accepts.
 
 use super::plan::{Act, Item};
 use super::tally::Tally;
@@ -22,38 +22,38 @@ use std::time::Duration;
 const MOST_VOLUMES: usize = 8;
 /// The most physical volumes that a group grows to.
 const MOST_PVS: usize = 6;
-/// How often a command looks whether the volume's requests have ended, and how long it pauses in between.
+/// How often a command checks whether the volume's requests have ended, and the pause between two checks.
 const PATIENCE: (u32, Duration) = (100, Duration::from_micros(200));
 
-/// Which volumes are in the middle of what. The oracle knows no request that overlaps a change of a whole volume.
+/// The volumes that a request or command uses. The oracle knows no request that overlaps a change of a whole volume.
 #[derive(Default)]
 struct Claims {
-    /// Commands of volumes: one at a time.
+    /// Volumes with a command: one command at a time for each.
     commands: BTreeSet<Vol>,
     /// Volumes that take no requests for now.
     closed: BTreeSet<Vol>,
     requests: BTreeMap<Vol, u32>,
 }
 
-/// What the clients of one life share.
-pub struct Age {
+/// The state that the clients of one life share.
+pub struct LifeState {
     pub client: Client,
     pub disks: Arc<SimDisks>,
     pub handle: Arc<Handle>,
     pub trace: bool,
-    /// Snapshots may be dropped: the group is small, or a part of it is not to be used.
+    /// Snapshots may be dropped: the group is small, or a part of it is not allocatable.
     pub may_fill: bool,
-    /// A disk has misbehaved: errors are answers.
+    /// A disk had a fault: requests may fail.
     pub is_faulty: AtomicBool,
-    /// Nothing is answered any more.
+    /// No request is answered any more.
     pub hangs: AtomicBool,
-    /// A copy of metadata is bad, and check may say so.
-    pub is_harmed: AtomicBool,
-    /// Something may have been written over anything.
-    pub is_misdirected: AtomicBool,
-    /// Nothing is promised any more.
-    pub is_void: AtomicBool,
-    /// The group has stopped, or a command came to no outcome: nothing more is asked of it.
+    /// A copy of metadata is bad, and check may report it.
+    pub has_bad_metadata: AtomicBool,
+    /// Any data may have been overwritten.
+    pub has_misdirected_write: AtomicBool,
+    /// The group promises nothing any more.
+    pub may_be_anything: AtomicBool,
+    /// The group has stopped, or a command has no known outcome: it gets no more requests.
     pub has_stopped: AtomicBool,
     pub tally: Mutex<Tally>,
     claims: Mutex<Claims>,
@@ -64,7 +64,7 @@ pub struct Age {
 
 type Outcome = Result<(), Failure>;
 
-/// What kind of request was answered: which errors it may be answered with.
+/// The kind of an answered request: it decides which errors are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// A write: it may need space.
@@ -75,13 +75,13 @@ enum Asked {
     Space,
     /// A command that never needs space.
     NoSpace,
-    /// A change that the group may refuse in words.
+    /// A change that the group may refuse with a message.
     Change,
 }
 
-impl Age {
-    pub fn new(client: Client, disks: Arc<SimDisks>, handle: Arc<Handle>, may_fill: bool, trace: bool) -> Age {
-        Age {
+impl LifeState {
+    pub fn new(client: Client, disks: Arc<SimDisks>, handle: Arc<Handle>, may_fill: bool, trace: bool) -> LifeState {
+        LifeState {
             client,
             disks,
             handle,
@@ -89,9 +89,9 @@ impl Age {
             may_fill,
             is_faulty: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
-            is_harmed: AtomicBool::new(false),
-            is_misdirected: AtomicBool::new(false),
-            is_void: AtomicBool::new(false),
+            has_bad_metadata: AtomicBool::new(false),
+            has_misdirected_write: AtomicBool::new(false),
+            may_be_anything: AtomicBool::new(false),
             has_stopped: AtomicBool::new(false),
             tally: Mutex::default(),
             claims: Mutex::default(),
@@ -104,21 +104,21 @@ impl Age {
         self.tally.lock().count(what);
     }
 
-    pub fn say(&self, words: impl FnOnce() -> String) {
+    pub fn trace(&self, words: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{:>9} us  {}", self.handle.now(), words());
         }
     }
 
     fn may_be_harmed(&self) -> bool {
-        self.is_faulty.load(Ordering::SeqCst) || self.is_harmed.load(Ordering::SeqCst)
+        self.is_faulty.load(Ordering::SeqCst) || self.has_bad_metadata.load(Ordering::SeqCst)
     }
 
     fn stopped(&self) -> bool {
         self.has_stopped.load(Ordering::SeqCst)
     }
 
-    /// Does one thing.
+    /// Does one act.
     pub async fn act(&self, item: Item, act: Act) -> Outcome {
         if self.stopped() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Age {
         let pause = rng.below(longest);
         self.handle.sleep(Duration::from_micros(pause)).await;
         let outcome = self.dispatch(&mut rng, act).await;
-        self.say(|| format!("#{} {act:?}: {}", item.number, shown(&outcome)));
+        self.trace(|| format!("#{} {act:?}: {}", item.number, shown(&outcome)));
         self.client.note_invalid()?;
         outcome.map_err(|failure| match failure {
             Failure::Wrong(what) => Failure::Wrong(format!("#{} {act:?}: {what}", item.number)),
@@ -190,7 +190,7 @@ impl Age {
             }
             Error::Disk(_) | Error::DiskLost(_) | Error::Poisoned(_) | Error::Corrupt { .. } => {
                 let faulty = self.is_faulty.load(Ordering::SeqCst);
-                // What became of a command is known when the group is opened again.
+                // The next opening of the group shows the outcome of the command.
                 let goes_on = matches!((&error, asked), (Error::Disk(_), Asked::Write | Asked::Request));
                 self.has_stopped.fetch_or(faulty && !goes_on, Ordering::SeqCst);
                 faulty
@@ -209,7 +209,7 @@ impl Age {
 
     // ---- requests -------------------------------------------------------------------------------------------
 
-    /// Some volume that takes requests, and a range of it.
+    /// A volume that takes requests, and a range of it.
     fn target(&self, rng: &mut Rng, writable: bool) -> Option<(Vol, u64, u64)> {
         let (which, kind) = (rng.bits(), rng.below(8));
         let (place, count) = (rng.bits(), rng.bits());
@@ -257,7 +257,7 @@ impl Age {
         self.begin_request(vol);
         let done = self.client.write(vol, sector, count, &[]).await;
         self.end_request(vol);
-        self.say(|| format!("write {vol} {sector}+{count}"));
+        self.trace(|| format!("write {vol} {sector}+{count}"));
         self.answered(Asked::Write, &[vol], done)
     }
 
@@ -267,13 +267,13 @@ impl Age {
         let zeroes = rng.one_in(2);
         let done = self.client.zero(vol, sector, count, zeroes).await;
         self.end_request(vol);
-        self.say(|| format!("zero {vol} {sector}+{count}"));
+        self.trace(|| format!("zero {vol} {sector}+{count}"));
         // Parts of blocks are written.
         let whole = sector % BLOCK == 0 && count % BLOCK == 0;
         self.answered(if whole { Asked::Request } else { Asked::Write }, &[vol], done).map(drop)
     }
 
-    /// Reads during everything else, and judges what was read.
+    /// Reads during all other work, and judges the contents.
     async fn read(&self, rng: &mut Rng) -> Outcome {
         let Some((vol, sector, count)) = self.target(rng, false) else { return Ok(()) };
         self.begin_request(vol);
@@ -299,7 +299,7 @@ impl Age {
         self.answered(Asked::Request, &[vol], done).map(drop)
     }
 
-    /// Writes until nothing is free.
+    /// Writes until no space is free.
     async fn fill(&self, rng: &mut Rng) -> Outcome {
         let mut misses = 0;
         for _ in 0..400 {
@@ -322,7 +322,7 @@ impl Age {
 
     // ---- commands -------------------------------------------------------------------------------------------
 
-    /// Volumes that no command is about, claimed for one. `closed`: they take no requests until it has ended.
+    /// Volumes without a command, claimed for one. `closed`: they take no requests until the command has ended.
     async fn claim(&self, vols: &[Vol], closed: bool) -> bool {
         {
             let mut claims = self.claims.lock();
@@ -352,8 +352,8 @@ impl Age {
         }
     }
 
-    /// Lets go of volumes after a command about them. Where nobody knows its outcome, as when a flush failed, the oracle knows
-    /// what that one may have left: no other command is about those volumes.
+    /// Releases volumes after a command. If its outcome is unknown, as after a failed flush, the oracle knows what this
+    /// command may have left. So no other command uses these volumes.
     fn release_after<T>(&self, vols: &[Vol], done: &Result<T, Error>) {
         if is_known(done) {
             return self.release(vols);
@@ -390,7 +390,7 @@ impl Age {
         }
         let done = self.client.create(spec).await;
         if let Ok(vol) = done {
-            self.say(|| format!("volume {vol}: {spec:?}"));
+            self.trace(|| format!("volume {vol}: {spec:?}"));
         }
         self.answered(Asked::Space, &[], done.map(drop)).map(drop)
     }
@@ -407,17 +407,17 @@ impl Age {
         }
         let done = self.client.snapshot(&origins, kind).await;
         self.release(&origins);
-        self.say(|| format!("snapshot of {origins:?} {kind:?}: {done:?}"));
+        self.trace(|| format!("snapshot of {origins:?} {kind:?}: {done:?}"));
         self.answered(Asked::Space, &origins, done.map(drop)).map(drop)
     }
 
     async fn remove(&self, rng: &mut Rng, most: u64) -> Outcome {
         let vols = self.some(rng, most);
-        // Others may be in the middle of a command; requests under way are the group's business.
+        // Other commands may be running. The group handles the requests in flight.
         if !self.claim(&vols, false).await {
             return Ok(());
         }
-        self.say(|| format!("remove {vols:?}"));
+        self.trace(|| format!("remove {vols:?}"));
         let done = self.client.remove(&vols).await;
         self.release_after(&vols, &done);
         self.answered(Asked::NoSpace, &vols, done).map(drop)
@@ -439,7 +439,7 @@ impl Age {
         if self.client.oracle.lock().volumes[&target].read_only || !self.claim(&[target, source], true).await {
             return Ok(());
         }
-        self.say(|| format!("revert {target} to {source}, consume={consume}"));
+        self.trace(|| format!("revert {target} to {source}, consume={consume}"));
         let done = self.client.revert(target, source, consume).await;
         self.release_after(&[target, source], &done);
         self.answered(Asked::Change, &[target, source], done).map(drop)
@@ -452,7 +452,7 @@ impl Age {
         if self.client.oracle.lock().volumes[&vol].read_only || !self.claim(&vols, true).await {
             return Ok(());
         }
-        self.say(|| format!("resize {vol} to {blocks} blocks"));
+        self.trace(|| format!("resize {vol} to {blocks} blocks"));
         let done = self.client.resize(vol, blocks).await;
         self.release_after(&vols, &done);
         self.answered(Asked::Change, &vols, done).map(drop)
@@ -499,12 +499,12 @@ impl Age {
         self.answered(Asked::Change, &vols, done).map(drop)
     }
 
-    /// A check reads the disks that there are: no physical volume joins or leaves meanwhile.
+    /// A check reads the present disks: no physical volume joins or leaves meanwhile.
     async fn check(&self) -> Outcome {
         if self.changing_pvs.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        // A disk that failed to join is in the set, and in no group.
+        // A disk that failed to join is in the set, but in no group.
         if self.disks.count() != self.client.group.info().pvs.len() {
             self.changing_pvs.store(false, Ordering::SeqCst);
             return Ok(());
@@ -534,7 +534,7 @@ impl Age {
 
     fn pvs_answered(&self, what: &'static str, done: Result<(), Error>) -> Outcome {
         self.changing_pvs.store(false, Ordering::SeqCst);
-        self.say(|| format!("{what}: {done:?}"));
+        self.trace(|| format!("{what}: {done:?}"));
         if done.is_ok() {
             self.count(what);
         }
@@ -596,7 +596,7 @@ impl Age {
         }
         self.pvs_changed.store(true, Ordering::SeqCst);
         let before = self.client.group.info().pvs.len();
-        // One that failed to join is in the set, and in no group.
+        // A disk that failed to join is in the set, but in no group.
         let done = match self.disks.count() == before {
             true => self.client.group.remove_last_pv().await,
             false => Err(Error::Busy("a disk is in no group".into())),
@@ -607,7 +607,8 @@ impl Age {
         self.pvs_answered("physical volumes left", done)
     }
 
-    /// Extents of one physical volume move to others: all, some, or those of a volume; to the end, or until it is stopped.
+    /// Extents of one physical volume move to others: all, some, or those of a volume; to the end, or until the move is
+    /// stopped.
     async fn move_extents(&self, rng: &mut Rng) -> Outcome {
         if !self.claim_pvs() {
             return Ok(());
@@ -643,7 +644,7 @@ impl Age {
                     Some(error) => Err(error),
                 }
             }
-            // Nothing was there, or it is where it shall go.
+            // There was nothing to move, or it is already at its target.
             Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         };
@@ -652,8 +653,8 @@ impl Age {
 
     // ---- the end --------------------------------------------------------------------------------------------
 
-    /// Everything is quiet: all volumes are read and judged, the group is checked and closed.
-    pub async fn wind_up(&self) -> Outcome {
+    /// The end of a life: all volumes are read and judged, the group is checked and closed.
+    pub async fn finish_life(&self) -> Outcome {
         self.client.note_invalid()?;
         let vols = self.client.oracle.lock().readable();
         for vol in vols {
@@ -674,7 +675,7 @@ impl Age {
         Ok(())
     }
 
-    /// Every removal works, however full the group is, and gives back all that there is.
+    /// Every removal works, however full the group is, and frees all blocks.
     pub async fn remove_all(&self) -> Outcome {
         loop {
             let infos = self.client.group.volumes();

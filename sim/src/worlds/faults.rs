@@ -1,7 +1,7 @@
-//! What disks do in worlds outside of their contract.
+//! Faults of the disks in worlds: behaviour outside of their contract.
 
-use super::clients::Age;
-use crate::disk::{Delays, Faults, Image, Mishap, Place, is_metadata};
+use super::clients::LifeState;
+use crate::disk::{Delays, Faults, Image, Place, WriteFault, is_metadata};
 use crate::rng::Rng;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::runtime::Runtime;
@@ -20,17 +20,17 @@ pub enum Fault {
     Flushes,
     /// One request fails.
     OneRequest,
-    /// Every request takes some hundred times as long, for a time.
+    /// Every request takes some hundred times longer, for a time.
     Slow,
-    /// Nothing is answered for seconds.
+    /// No request is answered for seconds.
     Stall,
-    /// Nothing is answered any more; the server is killed at last.
+    /// No request is answered any more. In the end the server is killed.
     Hang,
     /// Every request to one physical volume fails for a time.
     Away,
     /// One copy of the next metadata is acknowledged and not written.
     Lost,
-    /// One copy of the next metadata lands elsewhere.
+    /// One copy of the next metadata is written elsewhere.
     Misdirected,
     /// Flushes are acknowledged and do nothing, from now on.
     LyingFlush,
@@ -120,12 +120,12 @@ impl Fault {
     }
 }
 
-/// The disks misbehave now, and are well again after a time.
-pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
+/// The fault begins now, and ends after a time.
+pub async fn strike(age: &LifeState, fault: Fault, delays: Delays, seed: u64) {
     let mut rng = Rng::new(seed);
     let micros = rng.range(50, 4_000);
     age.count(fault.name());
-    age.say(|| format!("{fault:?} for {micros} us"));
+    age.trace(|| format!("{fault:?} for {micros} us"));
     age.is_faulty.fetch_or(fault.fails(), Ordering::SeqCst);
     let disks = &age.disks;
     let from = |kind| Faults { fail_from: Some((kind, disks.requests(kind))), ..Faults::default() };
@@ -152,21 +152,21 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
             disks.set_faults(Faults { away: Some(pv), ..Faults::default() });
         }
         Fault::Lost | Fault::Misdirected => {
-            age.is_misdirected.fetch_or(fault == Fault::Misdirected, Ordering::SeqCst);
-            age.is_harmed.store(true, Ordering::SeqCst);
-            let mishap = if fault == Fault::Lost { Mishap::Lost } else { Mishap::Misdirected(8 * 4096) };
+            age.has_misdirected_write.fetch_or(fault == Fault::Misdirected, Ordering::SeqCst);
+            age.has_bad_metadata.store(true, Ordering::SeqCst);
+            let mishap = if fault == Fault::Lost { WriteFault::Lost } else { WriteFault::Misdirected(8 * 4096) };
             return disks.set_faults(Faults { mishap: Some(mishap), ..Faults::default() });
         }
         Fault::LyingFlush => {
-            age.is_void.store(true, Ordering::SeqCst);
+            age.may_be_anything.store(true, Ordering::SeqCst);
             return disks.set_faults(Faults { lying_flush: true, ..Faults::default() });
         }
         Fault::BadReads | Fault::BadWrites => {
             let kind = if fault == Fault::BadReads { DiskOpKind::Read } else { DiskOpKind::Write };
-            // What one copy of metadata missed is there again afterwards, and old.
-            age.is_harmed.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
+            // The copy that missed metadata is back, and stale.
+            age.has_bad_metadata.fetch_or(fault == Fault::BadWrites, Ordering::SeqCst);
             let range = bad_range(&disks.current(), &mut rng);
-            age.say(|| format!("{range:?}"));
+            age.trace(|| format!("{range:?}"));
             return disks.set_faults(Faults { broken: Some((kind, vec![range])), ..Faults::default() });
         }
         Fault::LostData => {
@@ -184,7 +184,7 @@ pub async fn strike(age: &Age, fault: Fault, delays: Delays, seed: u64) {
     disks.set_faults(Faults::default());
 }
 
-/// A few blocks where something was written: never both copies of anything.
+/// A few blocks where something was written: never both copies of the same block.
 fn bad_range(image: &Image, rng: &mut Rng) -> Place {
     let pv = PvIndex(rng.below(image.count() as u64) as u16);
     let places = image.page_offsets(pv);
@@ -192,7 +192,7 @@ fn bad_range(image: &Image, rng: &mut Rng) -> Place {
     (pv, first, rng.range(1, 8) * 4096)
 }
 
-/// Rot in one of two copies of a few blocks of metadata. False: there is nothing of which there are two.
+/// Rot in one of two copies of a few blocks of metadata. False: no block has two copies.
 pub fn rot(image: &mut Image, rng: &mut Rng) -> bool {
     let mut copies: BTreeMap<Vec<u8>, Vec<(PvIndex, u64)>> = BTreeMap::new();
     for pv in (0..image.count()).map(|at| PvIndex(at as u16)) {

@@ -1,7 +1,7 @@
-//! A physical volume is lost: the group is opened and used without it, for a life or two. Then the disk comes back, or the group
-//! goes on without it for good (rules MB1 to MB5).
+//! A physical volume is lost. The group is opened and used without it, for a life or two. Then the disk comes back, or
+//! the physical volume is removed for good (rules MB1 to MB5).
 
-use super::plan::{Act, Item, What, act};
+use super::plan::{Act, Event, Item, act};
 use super::{History, Power, all, members};
 use crate::client::{BLOCK, Client, number};
 use crate::crash::{judge_group, survivors};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// How many sectors are read together where nothing is lost.
 const STEP: u64 = 32 * BLOCK;
 
-/// What each sector of each volume holds; None: it cannot be read.
+/// The contents of each sector of each volume. None: it cannot be read.
 type Partly = BTreeMap<Vol, Vec<Option<Found>>>;
 
 /// A group that was opened, in its world.
@@ -30,7 +30,7 @@ struct Opened {
 }
 
 impl History {
-    /// One physical volume is not there any more. False: this world has none to lose.
+    /// A physical volume is detached. False: this world cannot lose one.
     pub(super) fn lose(&mut self, seed: u64) -> Result<bool, String> {
         // The other copy of bad metadata may be the one that is lost.
         let is_whole = self.is_sound() && self.unreadable.is_empty();
@@ -44,44 +44,51 @@ impl History {
         if !all_have_joined(&whole)? {
             return Ok(false);
         }
-        self.say(|| format!("physical volume {} of {} is lost", pv.0, whole.count()));
+        self.trace(|| format!("physical volume {} of {} is lost", pv.0, whole.count()));
         let mut rest = whole.clone();
         rest.set_size(pv, 0);
         self.refused(&rest, rng.bits())?;
-        self.goes_on_without(rest, &whole, pv, &mut rng)
+        self.continues_without(rest, &whole, pv, &mut rng)
     }
 
-    /// A physical volume has failed, and the group has ended for that (MB9): others open it without it, as whatever is acknowledged
-    /// is there. What it has not flushed it may have lost. False: that cannot be told in this world.
+    /// A physical volume has failed, and the group has ended for that (MB9). The next server opens the group without
+    /// it, as if all acknowledged writes were there. Unflushed writes on it may be lost. False: this world cannot judge
+    /// that.
     pub(super) fn fails_in_use(&mut self, moment: &Moment, pv: PvIndex, seed: u64) -> Result<bool, String> {
         let mut rng = Rng::new(seed);
         let policy = *rng.pick(&POLICIES);
         let mut rest = moment.killed(&mut rng);
         let whole = rest.with_pv_of(pv, &moment.power_cut(policy, &mut rng));
-        // One that was joining or leaving.
+        // It was joining or leaving.
         let is_settled = members(&whole).is_ok_and(|known| known == whole) && all_have_joined(&whole)?;
         if !self.is_sound() || !is_settled || whole.count() < 2 {
             return Ok(false);
         }
-        self.say(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
+        self.trace(|| format!("physical volume {} of {} has failed in use ({policy:?})", pv.0, whole.count()));
         self.seen.tally.count("physical volumes that failed in use, and were left out");
         rest.set_size(pv, 0);
         (self.since, self.has_failed_in_use) = (Since::Death, true);
-        self.goes_on_without(rest, &whole, pv, &mut rng)
+        self.continues_without(rest, &whole, pv, &mut rng)
     }
 
-    /// Lives without it, and its return, or not.
-    fn goes_on_without(&mut self, mut rest: Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<bool, String> {
+    /// Lives without it, and then its return or its removal.
+    fn continues_without(
+        &mut self,
+        mut rest: Image,
+        whole: &Image,
+        pv: PvIndex,
+        rng: &mut Rng,
+    ) -> Result<bool, String> {
         for life in 0..rng.range(1, 3) {
             let opened = match life {
                 0 => self.open_lost(rest.clone(), Some(rng.bits()), rng.bits())?,
-                // It may be there: nobody asks it.
+                // It may be attached: no opening uses it.
                 _ if rng.one_in(2) => self.open_lost(rest.with_pv_of(pv, whole), None, rng.bits())?,
                 _ => self.open_lost(rest.clone(), None, rng.bits())?,
             };
             match &opened.group {
                 Ok(group) => self.are_out(group, &[pv])?,
-                // All that says of the group is on the one that is lost, if the others have just joined.
+                // If the others have just joined, only the lost one names the group.
                 Err(Error::MissingPv(_) | Error::NotFound(_)) if life == 0 && !self.has_failed_in_use => {
                     self.seen.tally.count("lost physical volumes without which a group does not open");
                     return if opened.disks.current() == rest { Ok(true) } else { Err("it was changed".into()) };
@@ -123,7 +130,7 @@ impl History {
         }
     }
 
-    /// The group is judged, is used, and ends somehow. Returns its disks.
+    /// Judges the group, uses it, and ends it in some way. Returns its disks.
     fn life_without(&mut self, opened: Opened, pv: PvIndex, rng: &mut Rng) -> Result<Image, String> {
         let Opened { world, disks, group } = opened;
         let group = group.map_err(|error| error.to_string())?;
@@ -152,25 +159,25 @@ impl History {
             true => (disks.moment().killed(rng), Since::Death),
             false => (disks.moment().power_cut(policy, rng), Since::PowerLoss),
         };
-        self.say(|| format!("it ends: {since:?} {policy:?}"));
-        // Nobody has looked since the last end, maybe.
+        self.trace(|| format!("it ends: {since:?} {policy:?}"));
+        // The contents may not have been read since the last end.
         if self.since != Since::PowerLoss {
             self.since = since;
         }
         image
     }
 
-    /// What somebody asks of a group that has lost a physical volume. None is added, and none leaves.
+    /// Requests to a group that has lost a physical volume. None is added, and none leaves.
     fn item_without(&self, number: usize, rng: &mut Rng) -> Item {
         let act = match act(rng, self.plan.is_full) {
             Act::AddPv | Act::RemovePv | Act::GrowOrShrinkPv | Act::Move | Act::Fill => Act::Write,
             act => act,
         };
-        Item { number, life: usize::MAX, what: What::Client(rng.below(2) as u32, act), seed: rng.bits() }
+        Item { number, life: usize::MAX, what: Event::Client(rng.below(2) as u32, act), seed: rng.bits() }
     }
 
-    /// What can be read is judged; what cannot lies on the physical volume that is lost (MB2), or could not be compared when it
-    /// was (MB7).
+    /// Judges all that can be read. What cannot be read lies on the lost physical volume (MB2), or could not be
+    /// compared when it was lost (MB7).
     fn judge_without(&mut self, world: &World, group: &Arc<Group>, pv: PvIndex) -> Result<(), String> {
         let client = Client::new(world.handle(), group.clone(), Arc::default());
         self.seen.tally.add_to("unproven blocks", group.unproven_blocks());
@@ -196,11 +203,11 @@ impl History {
         }
         let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
         let invalid = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
-        // What cannot be read may be what its disk had flushed when it failed.
+        // Blocks that cannot be read may hold what the disk had flushed when it failed.
         let lost_since = if std::mem::take(&mut self.has_failed_in_use) { Since::PowerLoss } else { since };
         oracle.restart_without(survivors(&infos, found), &invalid, lost_since);
         self.since = Since::Death;
-        // There is less room than there was: snapshots may have to give way.
+        // There is less space than before: snapshots may be dropped.
         oracle.may_drop = true;
         for info in infos.iter().filter(|info| info.origin.is_some()) {
             oracle.volumes.entry(number(info.uuid)).and_modify(|volume| volume.may_become_invalid = true);
@@ -208,19 +215,20 @@ impl History {
         Ok(())
     }
 
-    /// The disk is there again as it left, and is taken back; the power may fail meanwhile (MB5).
+    /// The disk is attached again in the state in which it left, and returns to the group. The power may fail meanwhile
+    /// (MB5).
     fn comes_back(&mut self, rest: &Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<(), String> {
         let mut image = rest.with_pv_of(pv, whole);
         loop {
             let opened = self.open_lost(image, None, rng.bits())?;
             let group = opened.group.map_err(|error| format!("it does not open with the disk back: {error}"))?;
             if group.out().is_empty() {
-                return self.all_is_there(&opened.world, &opened.disks, group, pv, rng);
+                return self.check_all_present(&opened.world, &opened.disks, group, pv, rng);
             }
             self.are_out(&group, &[pv])?;
             let event = opened.disks.events() + rng.range(1, 60);
             let at = rng.one_in(2).then_some(event);
-            let taken = Self::until(&opened.world, &opened.disks, at, group.take_back(pv))?;
+            let taken = Self::until(&opened.world, &opened.disks, at, group.restore_missing(pv))?;
             if let Some(taken) = taken {
                 taken.map_err(|error| format!("a disk is not taken back as it left: {error}"))?;
                 self.are_out(&group, &[])?;
@@ -230,8 +238,8 @@ impl History {
         }
     }
 
-    /// The disk is back. What was being written when it was lost can be read, or be written once more (MB7).
-    fn all_is_there(
+    /// The disk is back. Blocks that were being written when it was lost can be read, or be written once more (MB7).
+    fn check_all_present(
         &mut self,
         world: &World,
         disks: &SimDisks,
@@ -241,14 +249,14 @@ impl History {
     ) -> Result<(), String> {
         self.judge_without(world, &group, pv)?;
         let client = Client::new(world.handle(), group, self.oracle.clone());
-        let mended = world.try_run(mend(&client, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
+        let mended = world.try_run(repair_lost(&client, rng)).map_err(|stuck| format!("mending: {stuck}"))?;
         let mended = mended.map_err(|what| format!("with the disk back: {what}"))?;
         self.seen.tally.add_to("blocks that were being written when their disk was lost", mended);
         self.power = Power::Off(self.ends_somehow(disks, rng));
         Ok(())
     }
 
-    /// The volumes that have lost something are removed, and then the physical volume.
+    /// Removes the volumes that have lost blocks, and then the physical volume.
     fn goes_for_good(&mut self, rest: &Image, whole: &Image, pv: PvIndex, rng: &mut Rng) -> Result<(), String> {
         let opened = self.open_lost(rest.clone(), None, rng.bits())?;
         let group = opened.group.map_err(|error| format!("it does not open without the disk: {error}"))?;
@@ -273,7 +281,7 @@ impl History {
                 self.since = Since::PowerLoss;
                 Ok(())
             }
-            // The rest has no room for what is reserved.
+            // The rest has no room for reserved space.
             Err(Error::Busy(_) | Error::NoSpace { .. }) => {
                 self.seen.tally.count("lost physical volumes that could not leave");
                 let rest = self.ends_somehow(&opened.disks, rng);
@@ -284,8 +292,8 @@ impl History {
     }
 }
 
-/// Whether all of the disks name all of them. Where one was joining when the power failed, some may not: nothing is on that one, it
-/// need not come back, and without another one nobody may know of it.
+/// Whether all of the disks name all of them. If a disk was joining when the power failed, some may not name it. It is
+/// empty and need not come back. Without another disk nothing may name it at all.
 fn all_have_joined(image: &Image) -> Result<bool, String> {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -318,7 +326,7 @@ async fn read_partly(client: &Client) -> Result<Partly, String> {
     Ok(all)
 }
 
-/// None: it gave way in the meantime.
+/// None: it was dropped meanwhile.
 async fn read_volume(client: &Client, vol: Vol, size: u64) -> Result<Option<Vec<Option<Found>>>, String> {
     let mut sectors = Vec::with_capacity(size as usize);
     let mut step = STEP;
@@ -340,12 +348,12 @@ async fn read_volume(client: &Client, vol: Vol, size: u64) -> Result<Option<Vec<
     Ok(Some(sectors))
 }
 
-/// Writes or discards what cannot be read, or removes the volume. Returns how many blocks that was.
-async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
+/// Writes or discards the unreadable blocks, or removes the volume. Returns the number of these blocks.
+async fn repair_lost(client: &Client, rng: &mut Rng) -> Result<u64, String> {
     let mut mended = 0;
     for (vol, sectors) in read_partly(client).await? {
         let lost: Vec<u64> = sectors.iter().zip(0..).filter(|(found, _)| found.is_none()).map(|(_, at)| at).collect();
-        // What was written to others may have taken the room of a snapshot.
+        // Writes to other volumes may have taken the room of a snapshot.
         let Ok(volume) = client.volume(vol) else { continue };
         let read_only = volume.read_only();
         if read_only && !lost.is_empty() {
@@ -366,7 +374,7 @@ async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
                     let found = client.verify(vol, at, BLOCK).await;
                     found.map_err(|failure| format!("volume {vol}, sector {at}: {failure}"))?;
                 }
-                // No room: as good as any other block.
+                // No space: the error stays, which is allowed.
                 Err(Error::NoSpace { .. } | Error::InvalidSnapshot) => {
                     client.remove(&[vol]).await.map_err(|error| error.to_string())?;
                     break;
@@ -376,7 +384,7 @@ async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
         }
     }
     client.note_invalid().map_err(|failure| failure.to_string())?;
-    // What is written and not flushed may be gone, and then they are unproven as before.
+    // Unflushed writes may be lost. Then the blocks are unproven as before.
     client.checkpoint().await.map_err(|error| error.to_string())?;
     let still = read_partly(client).await?;
     match still.iter().find(|(_, sectors)| sectors.contains(&None)) {
@@ -385,7 +393,7 @@ async fn mend(client: &Client, rng: &mut Rng) -> Result<u64, String> {
     }
 }
 
-/// The stretches that could be read: their first sectors, and what they hold.
+/// The ranges that could be read: their first sectors, and their contents.
 fn parts(sectors: &[Option<Found>]) -> Vec<(u64, Vec<Found>)> {
     let mut parts: Vec<(u64, Vec<Found>)> = Vec::new();
     let mut goes_on = false;

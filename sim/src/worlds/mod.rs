@@ -1,12 +1,14 @@
-//! Whole worlds: from one seed a group, its clients, their commands, deaths, power cuts and faults.
+//! Whole worlds. One seed decides a group, its clients, their commands, deaths, power cuts and faults.
 //!
-//! A world is a few *lives* of one group, each from an opening to a close, a power cut or the death of the server. In a
-//! life several clients work on several volumes at a time. After each life the group is opened again and everything in
-//! it is read and judged by the [oracle](crate::oracle). At the end every volume is removed, and nothing may be left.
+//! A world is a few *lives* of one group. A life begins with an opening and ends with a close, a power cut or the death
+//! of the server. In a life, several clients work on several volumes at a time. After each life the group is opened
+//! again, and the [oracle](crate::oracle) judges everything in it. At the end every volume is removed, and no block may
+//! be left in use.
 //!
 //! * SW1 A seed decides everything: [`run`] does the same each time, down to each disk command ([`Seen::trace`]).
-//! * SW2 A world that goes wrong ends with a sentence ([`Broken`]), never with a panic or without an end.
-//! * SW3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that matter.
+//! * SW2 A world that goes wrong ends with a message ([`Broken`]), never with a panic or a hang.
+//! * SW3 An item that is dropped ([`Options::keep`]) changes no other: [`shrink`](shrink::shrink) finds the few that
+//!   matter.
 
 pub mod clients;
 pub mod faults;
@@ -21,10 +23,10 @@ use crate::disk::{Faults, Image, Moment, POLICIES, Place, Policy, SimDisks};
 use crate::exec::{Stuck, World};
 use crate::oracle::{Oracle, Since};
 use crate::rng::Rng;
-use clients::Age;
+use clients::LifeState;
 use faults::{FAULTS, Fault};
 use parking_lot::Mutex;
-use plan::{End, Item, Plan, What};
+use plan::{End, Event, Item, Plan};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeState};
@@ -57,7 +59,7 @@ impl Default for Options {
     }
 }
 
-/// What a world came to.
+/// The result of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub tally: Tally,
@@ -95,11 +97,11 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
         if options.trace {
             eprintln!("{:#?}\n{} lives, full: {}", plan.setup, plan.lives, plan.is_full);
         }
-        let panics = planted::is("world_panics") || planted::is("panic_passes");
-        assert!(!panics, "this world was told to panic");
+        let panics = planted::is("world_panics") || planted::is("panic_ignored");
+        assert!(!panics, "this world was asked to panic");
         History::new(seed, plan, options.clone()).live()
     };
-    let outcome = if planted::is("panic_passes") {
+    let outcome = if planted::is("panic_ignored") {
         live()
     } else {
         catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
@@ -119,7 +121,7 @@ enum Power {
 
 /// How a life ended.
 enum Ending {
-    /// As its clients and the closing left it.
+    /// As its clients and the close left it.
     Finished,
     /// At the disk event that the plan names.
     Stopped,
@@ -132,17 +134,17 @@ struct History {
     oracle: Arc<Mutex<Oracle>>,
     power: Power,
     since: Since,
-    /// What cannot be read until it is written.
+    /// Ranges that cannot be read until they are written.
     unreadable: Vec<Place>,
-    /// The disks as some life before the last left them.
+    /// The disks as an earlier life left them.
     older: Option<Image>,
-    /// Copies of metadata are bad: check says so, and repair mends them.
-    is_harmed: bool,
-    /// Something may have been written over anything: wrong data is data that nobody wrote, and a refusal is an end.
-    is_misdirected: bool,
-    /// Nothing is promised: any end is one but a panic or none.
-    is_void: bool,
-    /// A physical volume failed in use, and nobody has looked since.
+    /// Copies of metadata are bad: check reports it, and repair restores them.
+    has_bad_metadata: bool,
+    /// Any data may have been overwritten: wrong data is data that no request wrote, and a refusal ends the world.
+    has_misdirected_write: bool,
+    /// The group promises nothing: any end is allowed but a panic or a hang.
+    may_be_anything: bool,
+    /// A physical volume failed in use, and the contents were not read since.
     has_failed_in_use: bool,
     seen: Seen,
 }
@@ -161,15 +163,15 @@ impl History {
             since: Since::Death,
             unreadable: Vec::new(),
             older: None,
-            is_harmed: false,
-            is_misdirected: false,
-            is_void: false,
+            has_bad_metadata: false,
+            has_misdirected_write: false,
+            may_be_anything: false,
             has_failed_in_use: false,
             seen,
         }
     }
 
-    fn say(&self, words: impl FnOnce() -> String) {
+    fn trace(&self, words: impl FnOnce() -> String) {
         if self.options.trace {
             eprintln!("{}", words());
         }
@@ -183,7 +185,7 @@ impl History {
             match outcome {
                 Ok(()) => {}
                 Err(what) if self.may_end_so(&what) => {
-                    self.say(|| format!("the world ends: {what}"));
+                    self.trace(|| format!("the world ends: {what}"));
                     self.seen.tally.count("worlds that ended with words after a fault that nothing can mend");
                     break;
                 }
@@ -194,12 +196,12 @@ impl History {
         Ok(self.seen)
     }
 
-    /// Whether the faults of this world may end it in this way.
+    /// Whether the faults of this world allow this end.
     fn may_end_so(&self, what: &str) -> bool {
         let is_stuck = what.contains("lock: n") || what.contains("PANIC");
         let is_old =
             what.contains("LOST") || what.contains("LEAK") || what.contains("MISPLACED") || what.contains("BACK");
-        !is_stuck && (self.is_void || self.is_misdirected && !is_old)
+        !is_stuck && (self.may_be_anything || self.has_misdirected_write && !is_old)
     }
 
     /// Runs `future` until it ends or the disks have reached this number of events.
@@ -223,10 +225,10 @@ impl History {
         }
     }
 
-    /// A world with the disks as the last life left them, and the group on them.
+    /// A world with the disks that the last life left, and the group on them.
     fn begin(&mut self, life: usize) -> Result<(World, Arc<SimDisks>, Arc<Group>), String> {
         let mut cuts: Vec<Item> = self.plan.of_life(life).copied().collect();
-        cuts.retain(|item| matches!(item.what, What::CutOpening(..)));
+        cuts.retain(|item| matches!(item.what, Event::CutOpening(..)));
         for cut in cuts.iter().copied().map(Some).chain([None]) {
             let world = World::new(self.rng.bits());
             let disks = match &self.power {
@@ -245,7 +247,7 @@ impl History {
             disks.set_delays(self.plan.delays);
             let opening = Group::open(disks.clone(), world.handle(), self.plan.setup.config.clone());
             let at = cut.and_then(|item| match item.what {
-                What::CutOpening(events, _) => Some(disks.events() + events),
+                Event::CutOpening(events, _) => Some(disks.events() + events),
                 _ => None,
             });
             let opened = Self::until(&world, &disks, at, opening).map_err(|e| format!("opening: {e}"))?;
@@ -258,8 +260,8 @@ impl History {
                     self.seen.tally.count("openings");
                     return Ok((world, disks, group));
                 }
-                (None, Some(Item { what: What::CutOpening(_, policy), seed, .. })) => {
-                    self.say(|| format!("the power fails while it opens ({policy:?})"));
+                (None, Some(Item { what: Event::CutOpening(_, policy), seed, .. })) => {
+                    self.trace(|| format!("the power fails while it opens ({policy:?})"));
                     self.seen.tally.count("fault: the power fails while the group opens");
                     self.unreadable = disks.unreadable();
                     self.cut(&disks.moment(), policy, seed)?;
@@ -270,15 +272,15 @@ impl History {
         Err("it was never opened".into())
     }
 
-    /// No copy of metadata is bad, nothing was written elsewhere, and all promises hold.
+    /// No copy of metadata is bad, no write was misdirected, and all promises hold.
     fn is_sound(&self) -> bool {
-        !(self.is_harmed || self.is_misdirected || self.is_void)
+        !(self.has_bad_metadata || self.has_misdirected_write || self.may_be_anything)
     }
 
-    /// The power fails. Some of the states that it might leave are judged aside, and life goes on with one.
+    /// The power fails. Some of the states that it may leave are judged apart. The world continues with one of them.
     fn cut(&mut self, moment: &Moment, policy: Policy, seed: u64) -> Result<(), String> {
         static SHARED: AtomicU64 = AtomicU64::new(1);
-        let seed = if planted::is("worlds_share_chance") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
+        let seed = if planted::is("worlds_share_random") { SHARED.fetch_add(1, Ordering::Relaxed) } else { seed };
         let mut rng = Rng::new(seed);
         self.seen.tally.count("crash states");
         // A group with bad copies is judged where they are repaired.
@@ -295,7 +297,7 @@ impl History {
         Ok(())
     }
 
-    /// What is found after an opening is judged, and is what there is from now on.
+    /// Judges the contents after an opening. From now on they are the known state.
     fn judge(&mut self, world: &World, group: &Arc<Group>) -> Result<(), String> {
         let client = Client::new(world.handle(), group.clone(), Arc::default());
         let found = world.try_run(read_all(&client)).map_err(|stuck| format!("reading: {stuck}"))??;
@@ -304,30 +306,30 @@ impl History {
         judge_group(&oracle, &infos, &found, self.since).map_err(|what| format!("since {:?}: {what}", self.since))?;
         let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
         let mut check = check.map_err(|e| format!("check after opening: {e}"))?;
-        if self.is_harmed && check.repairable == check.findings.len() as u64 {
+        if self.has_bad_metadata && check.repairable == check.findings.len() as u64 {
             let repair = world.try_run(group.repair_open()).map_err(|stuck| format!("repair: {stuck}"))?;
             check = repair.map_err(|e| format!("repair after opening: {e}"))?;
             self.seen.tally.add_to("copies of metadata repaired by check", check.repaired.len() as u64);
-            self.is_harmed = false;
+            self.has_bad_metadata = false;
         }
         if let Some(first) = check.findings.first() {
             return Err(format!("check after opening has {} findings; first: {first}", check.findings.len()));
         }
         let invalid = infos.iter().filter(|info| info.state == VolumeState::Invalid);
         let invalid: BTreeMap<_, _> = invalid.map(|info| (number(info.uuid), info.name.clone())).collect();
-        oracle.restart_beside(survivors(&infos, found), &invalid);
+        oracle.restart_with_invalid(survivors(&infos, found), &invalid);
         self.since = Since::Death;
         Ok(())
     }
 
-    fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<Age> {
+    fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<LifeState> {
         group.set_no_space_timeout(Some(Duration::from_micros(self.plan.no_space_timeout)));
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
-        Arc::new(Age::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
+        Arc::new(LifeState::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }
 
     fn life(&mut self, life: usize) -> Result<(), String> {
-        self.say(|| format!("life {life}"));
+        self.trace(|| format!("life {life}"));
         let is_first = matches!(self.power, Power::Blank);
         let (world, disks, group) = self.begin(life)?;
         disks.set_delays(self.plan.delays);
@@ -338,7 +340,7 @@ impl History {
         drop(group);
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         let end = items.iter().find_map(|item| match item.what {
-            What::End(events, end) => Some((events + disks.events(), end, item.seed)),
+            Event::End(events, end) => Some((events + disks.events(), end, item.seed)),
             _ => None,
         });
         let running = all(age.clone(), items, self.plan.delays);
@@ -349,14 +351,14 @@ impl History {
         self.seen.tally.add_to("windows brought together", stats.windows_rehomed);
         self.seen.tally.add_to("windows filled beside a snapshot", stats.windows_filled);
         let set = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::SeqCst);
-        // A copy that a disk did not take is old until a later checkpoint, or `check`, writes it.
-        self.is_harmed |= set(&age.is_harmed) || stats.copies_not_written > 0;
-        self.is_misdirected |= set(&age.is_misdirected);
-        self.is_void |= set(&age.is_void);
+        // A copy that a disk did not write is stale until a later checkpoint, or `check`, writes it.
+        self.has_bad_metadata |= set(&age.has_bad_metadata) || stats.copies_not_written > 0;
+        self.has_misdirected_write |= set(&age.has_misdirected_write);
+        self.may_be_anything |= set(&age.may_be_anything);
         let ending = match outcome {
             Ok(Some(finished)) => finished.map(|()| Ending::Finished).map_err(|failure| failure.to_string())?,
             Ok(None) => Ending::Stopped,
-            // Nobody answers: the server is killed.
+            // No request is answered: the server is killed.
             Err(_) if set(&age.hangs) => {
                 age.has_stopped.store(true, Ordering::SeqCst);
                 Ending::Finished
@@ -368,11 +370,11 @@ impl History {
         self.between(life)
     }
 
-    /// What befalls the disks before the next life.
+    /// The faults of the disks before the next life.
     fn between(&mut self, life: usize) -> Result<(), String> {
         let items: Vec<Item> = self.plan.of_life(life).copied().collect();
         for item in items {
-            let What::Between(fault) = item.what else { continue };
+            let Event::Between(fault) = item.what else { continue };
             if fault == Fault::Gone {
                 if self.lose(item.seed)? {
                     self.seen.tally.count(fault.name());
@@ -382,8 +384,8 @@ impl History {
             let Power::Off(image) = &mut self.power else { continue };
             let mut rng = Rng::new(item.seed);
             match fault {
-                Fault::Rot if faults::rot(image, &mut rng) => self.is_harmed = true,
-                Fault::Missing | Fault::Swapped if image.count() > 1 && !self.is_void => {
+                Fault::Rot if faults::rot(image, &mut rng) => self.has_bad_metadata = true,
+                Fault::Missing | Fault::Swapped if image.count() > 1 && !self.may_be_anything => {
                     let image = members(image)?;
                     let mut places: Vec<usize> = (0..image.count()).collect();
                     if fault == Fault::Missing {
@@ -392,7 +394,7 @@ impl History {
                         places.rotate_left(1);
                     }
                     let given = image.reordered(&places);
-                    // One that joined a moment ago may be known to nobody but itself.
+                    // If one joined a moment ago, only its own label may name it.
                     if image.count() < 2
                         || members(&given)
                             .is_ok_and(|known| known.count() == places.len() && places.len() < image.count())
@@ -401,7 +403,7 @@ impl History {
                     }
                     self.refused(&given, rng.bits())?;
                 }
-                Fault::Stale if !self.is_void && !self.is_misdirected => {
+                Fault::Stale if !self.may_be_anything && !self.has_misdirected_write => {
                     let image = members_of(image, &self.unreadable)?;
                     let Some(older) = self.older.as_ref().filter(|older| older.count().min(image.count()) > 1) else {
                         continue;
@@ -411,7 +413,7 @@ impl History {
                 }
                 _ => continue,
             }
-            self.say(|| format!("between two lives: {fault:?}"));
+            self.trace(|| format!("between two lives: {fault:?}"));
             self.seen.tally.count(fault.name());
         }
         if let Power::Off(image) = &self.power {
@@ -420,7 +422,7 @@ impl History {
         Ok(())
     }
 
-    /// These are not the group's disks as they should be: they are refused in words, and left as they are.
+    /// These are not the group's disks, or not in order: they are refused with a message, and stay as they are.
     fn refused(&self, image: &Image, seed: u64) -> Result<(), String> {
         let world = World::new(seed);
         let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -432,8 +434,8 @@ impl History {
         }
     }
 
-    /// What the life leaves behind.
-    fn end(&mut self, life: usize, age: &Age, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
+    /// The disks that the life leaves.
+    fn end(&mut self, life: usize, age: &LifeState, ending: Ending, (end, seed): (End, u64)) -> Result<(), String> {
         let moment = age.disks.moment();
         let mut rng = Rng::new(seed);
         if let Err(Error::DiskLost(error)) = age.client.group.failed()
@@ -443,17 +445,17 @@ impl History {
             return Ok(());
         }
         let stopped = age.has_stopped.load(Ordering::SeqCst);
-        // A group that stopped is what its server left.
+        // A group that stopped is as its server left it.
         let end = match (ending, end) {
             (Ending::Stopped, end) => end,
             (Ending::Finished, End::Close) if stopped => End::Death,
             (Ending::Finished, end) if stopped => end,
             (Ending::Finished, _) => End::Close,
         };
-        self.say(|| format!("the life ends: {end:?}"));
+        self.trace(|| format!("the life ends: {end:?}"));
         match end {
             End::Close => {
-                // Nothing that a power cut takes may be missing after a close.
+                // After a close, a power cut may take nothing.
                 self.power = Power::Off(moment.power_cut(Policy::Nothing, &mut rng));
                 self.since = Since::PowerLoss;
             }
@@ -476,14 +478,14 @@ impl History {
         Ok(())
     }
 
-    /// A power cut that spoils what was being written, or leaves it unreadable, if the plan says so.
+    /// A power cut that spoils sectors that were being written, or makes them unreadable, if the plan says so.
     fn spoil(&mut self, moment: &Moment, life: usize) {
-        let spoils = |what| matches!(what, What::Between(Fault::Spoiled | Fault::Unreadable));
+        let spoils = |what| matches!(what, Event::Between(Fault::Spoiled | Fault::Unreadable));
         let spoiled = self.plan.of_life(life).find(|item| spoils(item.what)).copied();
         let Some((item, Power::Off(image))) = spoiled.zip(Some(&mut self.power)) else { return };
         let mut rng = Rng::new(item.seed);
         let fault = match item.what {
-            What::Between(Fault::Spoiled) => {
+            Event::Between(Fault::Spoiled) => {
                 moment.spoil(image, &mut rng);
                 Fault::Spoiled
             }
@@ -498,7 +500,7 @@ impl History {
 
     /// The group is opened once more, and every volume is removed.
     fn last_life(&mut self) -> Result<(), String> {
-        self.say(|| "the last life".into());
+        self.trace(|| "the last life".into());
         let (world, disks, group) = self.begin(usize::MAX)?;
         self.judge(&world, &group)?;
         let age = self.age(&world, &disks, &group);
@@ -516,19 +518,19 @@ impl History {
 }
 
 /// All clients and faults of a life, and its close.
-async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Result<(), Failure> {
+async fn all(age: Arc<LifeState>, items: Vec<Item>, delays: crate::disk::Delays) -> Result<(), Failure> {
     let mut clients: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
     for item in items {
         match item.what {
-            What::Client(client, _) => clients.entry(client).or_default().push(item),
-            What::Fault(at, fault) => {
+            Event::Client(client, _) => clients.entry(client).or_default().push(item),
+            Event::Fault(at, fault) => {
                 let (age, handle) = (age.clone(), age.handle.clone());
                 drop(handle.start("fault", async move {
                     age.handle.sleep(Duration::from_micros(at)).await;
                     faults::strike(&age, fault, delays, item.seed).await;
                 }));
             }
-            What::End(..) | What::CutOpening(..) | What::Between(_) => {}
+            Event::End(..) | Event::CutOpening(..) | Event::Between(_) => {}
         }
     }
     let started: Vec<_> = clients
@@ -538,7 +540,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
             let handle = age.handle.clone();
             handle.start("client", async move {
                 for item in items {
-                    if let What::Client(_, act) = item.what {
+                    if let Event::Client(_, act) = item.what {
                         age.act(item, act).await?;
                     }
                 }
@@ -549,7 +551,7 @@ async fn all(age: Arc<Age>, items: Vec<Item>, delays: crate::disk::Delays) -> Re
     for client in started {
         client.await?;
     }
-    age.wind_up().await
+    age.finish_life().await
 }
 
 /// The disks that the newest label names, as a host finds them.
@@ -557,7 +559,7 @@ pub fn members(image: &Image) -> Result<Image, String> {
     members_of(image, &[])
 }
 
-/// The same where these places cannot be read.
+/// The same if these places cannot be read.
 fn members_of(image: &Image, unreadable: &[Place]) -> Result<Image, String> {
     let world = World::new(1);
     let disks = SimDisks::with_image(world.handle(), image.clone());
@@ -566,7 +568,7 @@ fn members_of(image: &Image, unreadable: &[Place]) -> Result<Image, String> {
         let mut newest = (0, Vec::new());
         let mut labels = Vec::new();
         for pv in 0..disks.count() {
-            // One that is being labelled may be torn: it is in no group.
+            // The label that is being written may be torn: that disk is in no group.
             let label = Group::read_label(&*disks, PvIndex(pv as u16)).await.unwrap_or_default();
             labels.push(label.as_ref().map(|label| label.pv_uuid));
             if let Some(group) = label.and_then(|label| label.group) {

@@ -1,7 +1,7 @@
-//! What happens in a world: everything that a seed decides before the first request.
+//! The plan of a world: everything that the seed decides before the first request.
 //!
-//! A plan is a list of numbered [`Item`]s. Each has a seed of its own, so that a world without some of them
-//! ([`Plan::keep`]) does the others as it did before: this is what makes a failing seed small.
+//! A plan is a list of numbered [`Item`]s, each with its own seed. If some items are left out ([`Plan::keep`]), the
+//! others do the same as before. So a failing plan can be made small.
 
 use super::faults::Fault;
 use crate::crash::Setup;
@@ -11,7 +11,7 @@ use rowen_engine::disk::PvGeometry;
 use rowen_engine::group::{Config, Layout};
 use rowen_engine::planted;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     Write,
@@ -34,7 +34,7 @@ pub enum Act {
     Check,
     /// Writes until the group is full.
     Fill,
-    /// A physical volume is allocatable, or is not any more.
+    /// Makes a physical volume not allocatable, or allocatable again.
     Allocatable,
     GrowOrShrinkPv,
     AddPv,
@@ -56,16 +56,16 @@ pub enum End {
     VolatileDeath,
 }
 
-/// One thing that happens.
+/// One event of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A client asks for something.
+pub enum Event {
+    /// A client makes a request.
     Client(u32, Act),
-    /// A disk misbehaves from this time on, in microseconds after the beginning of the life.
+    /// A fault of a disk begins at this time, in microseconds after the beginning of the life.
     Fault(u64, Fault),
     /// The life ends this many disk events after it began.
     End(u64, End),
-    /// Something befalls the disks after the life.
+    /// A fault of the disks after the life.
     Between(Fault),
     /// The power fails again this many disk events after the next opening began.
     CutOpening(u64, Policy),
@@ -75,7 +75,7 @@ pub enum What {
 pub struct Item {
     pub number: usize,
     pub life: usize,
-    pub what: What,
+    pub what: Event,
     pub seed: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct Plan {
     pub lives: usize,
     /// The group becomes full.
     pub is_full: bool,
-    /// Physical volumes join, leave, grow, shrink, and are taken out of use.
+    /// Physical volumes join, leave, grow, shrink, and become not allocatable.
     pub changes_pvs: bool,
     /// How long writes are held, in microseconds.
     pub no_space_timeout: u64,
@@ -101,7 +101,7 @@ impl Plan {
         let is_full = rng.one_in(5);
         let changes_pvs = is_full || rng.one_in(3);
         let mut setup = setup(&mut rng, is_full);
-        // Decided apart, so that whatever else a seed says stays as it was.
+        // Drawn separately, so that all other draws of a seed stay the same.
         let mut apart = Rng::new(!seed);
         setup.config.rehome = apart.one_in(2);
         setup.config.layout = *apart.pick(&[Layout::Space, Layout::Read]);
@@ -116,7 +116,7 @@ impl Plan {
         }
         for life in 0..if faults.contains(&Fault::Gone) { lives } else { 0 } {
             if apart.one_in(4) {
-                let (number, what) = (items.items.len(), What::Between(Fault::Gone));
+                let (number, what) = (items.items.len(), Event::Between(Fault::Gone));
                 items.items.push(Item { number, life, what, seed: apart.bits() });
             }
         }
@@ -125,7 +125,7 @@ impl Plan {
         let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
         for life in 0..if fails { lives } else { 0 } {
             if failing.one_in(3) {
-                let (number, what) = (items.items.len(), What::Fault(failing.below(20_000), Fault::Away));
+                let (number, what) = (items.items.len(), Event::Fault(failing.below(20_000), Fault::Away));
                 items.items.push(Item { number, life, what, seed: failing.bits() });
             }
         }
@@ -151,12 +151,12 @@ fn setup(rng: &mut Rng, is_full: bool) -> Setup {
     let whole = if is_full { rng.range(9, 14) } else { rng.range(24, 48) };
     let mut setup = Setup::small(count, 0);
     for pv in &mut setup.pvs {
-        // Sizes that no extent divides, too.
+        // Some sizes are no multiple of an extent.
         let kib = (whole << 10) / count as u64;
         let kib = rng.range(kib * 3 / 4, kib * 5 / 4).max(4 << 10) / 4 * 4;
         *pv = PvGeometry { size: (kib + 1024) << 10, sector: if rng.one_in(5) { 4096 } else { 512 } };
     }
-    // The journal and the first metadata lie on the first.
+    // The journal and the first metadata are on the first physical volume.
     setup.pvs[0].size = setup.pvs[0].size.max(8 << 20);
     setup.extent_blocks = *rng.pick(&[16, 64, 256, 256]);
     setup.config = Config {
@@ -171,7 +171,7 @@ fn setup(rng: &mut Rng, is_full: bool) -> Setup {
 
 fn delays(rng: &mut Rng) -> Delays {
     match rng.below(4) {
-        // A disk that turns, one whose flushes are slow, one that hardly waits.
+        // A rotating disk, one with slow flushes, and one that hardly waits.
         0 => Delays { read: (50, 4_000), write: (50, 4_000), flush: (100, 8_000) },
         1 => Delays { flush: (1_000, 20_000), ..Delays::default() },
         2 => Delays { read: (1, 3), write: (1, 3), flush: (1, 3) },
@@ -186,7 +186,7 @@ struct Items {
 }
 
 impl Items {
-    fn add(&mut self, what: What) {
+    fn add(&mut self, what: Event) {
         let (number, seed) = (self.items.len(), self.rng.bits());
         self.items.push(Item { number, life: self.life, what, seed });
     }
@@ -196,17 +196,17 @@ impl Items {
         let clients = self.rng.range(1, 4) as u32;
         if self.life == 0 {
             for _ in 0..self.rng.range(1, 3) {
-                self.add(What::Client(0, Act::Create));
+                self.add(Event::Client(0, Act::Create));
             }
             if is_full {
-                self.add(What::Client(0, Act::Snapshot));
-                self.add(What::Client(0, Act::Fill));
+                self.add(Event::Client(0, Act::Snapshot));
+                self.add(Event::Client(0, Act::Fill));
             }
         }
         for client in 0..clients {
             for _ in 0..self.rng.range(4, 24) {
                 let act = act(&mut self.rng, is_full);
-                self.add(What::Client(client, act));
+                self.add(Event::Client(client, act));
             }
         }
         let events = (self.items.len() - begun) as u64 * 7;
@@ -214,19 +214,19 @@ impl Items {
         let policy = *self.rng.pick(&POLICIES);
         match self.rng.below(8) {
             0 => {}
-            1 => self.add(What::End(at, End::Death)),
-            2 => self.add(What::End(at, End::VolatileDeath)),
-            _ => self.add(What::End(at, End::Cut(policy))),
+            1 => self.add(Event::End(at, End::Death)),
+            2 => self.add(Event::End(at, End::VolatileDeath)),
+            _ => self.add(Event::End(at, End::Cut(policy))),
         }
         while self.rng.one_in(3) {
             let (at, policy) = (self.rng.range(1, 60), *self.rng.pick(&POLICIES));
-            self.add(What::CutOpening(at, policy));
+            self.add(Event::CutOpening(at, policy));
         }
-        // One that is drawn apart.
+        // Drawn separately.
         let faults: Vec<Fault> = faults.iter().copied().filter(|fault| *fault != Fault::Gone).collect();
         if !faults.is_empty() && self.rng.one_in(2) {
             let (at, fault) = (self.rng.below(12_000), *self.rng.pick(&faults));
-            self.add(if fault.is_between() { What::Between(fault) } else { What::Fault(at, fault) });
+            self.add(if fault.is_between() { Event::Between(fault) } else { Event::Fault(at, fault) });
         }
     }
 }

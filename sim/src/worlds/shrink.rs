@@ -1,12 +1,12 @@
-//! A failing world, made small: items are dropped for as long as it still fails.
+//! Shrinks a failing world: drops items as long as it still fails.
 
 use super::plan::Plan;
 use super::{Broken, Options, run};
 
-/// Runs of the world that shrinking may take.
-const MOST_RUNS: usize = 300;
+/// The most runs of the world while it is shrunk.
+const MAX_RUNS: usize = 300;
 
-/// Numbers as `--keep` takes them: `0-3,7`.
+/// Numbers in the form of `--keep`: `0-3,7`.
 pub fn list(numbers: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for &number in numbers {
@@ -37,7 +37,7 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(numbers)
 }
 
-/// What a failure is about: its words without numbers. A smaller world must fail in the same way.
+/// The kind of a failure: its message without numbers. A smaller world must fail in the same way.
 fn kind(what: &str) -> String {
     let words = what.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
     words.filter(|word| !word.starts_with('#')).take(12).collect::<Vec<_>>().join(" ")
@@ -50,10 +50,10 @@ pub fn shrink(broken: &Broken, options: &Options) -> Broken {
     let mut best = broken.clone();
     let (wanted, mut runs) = (kind(&broken.what), 0);
     let mut size = kept.len().div_ceil(2);
-    while size > 0 && runs < MOST_RUNS {
+    while size > 0 && runs < MAX_RUNS {
         let mut at = 0;
         let mut is_smaller = false;
-        while at < kept.len() && runs < MOST_RUNS {
+        while at < kept.len() && runs < MAX_RUNS {
             let mut fewer = kept.clone();
             fewer.drain(at..(at + size).min(kept.len()));
             runs += 1;

@@ -1,4 +1,4 @@
-//! What happened in worlds, counted by name.
+//! Counts of events in worlds, by name.
 
 use std::collections::BTreeMap;
 use std::fmt;

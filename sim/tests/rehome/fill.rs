@@ -1,5 +1,4 @@
-//! Filling (rule R13): blocks that a volume shares are copied to the redirected blocks next to them, while the snapshot
-//! is held.
+//! Filling (rule R13): blocks that a volume shares are copied next to its redirected blocks, while the snapshot exists.
 //!
 //! Rules F2 and F3.
 
@@ -18,7 +17,7 @@ use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
-use rowen_sim::scenario::{Step, Who};
+use rowen_sim::scenario::{Step, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +62,8 @@ fn an_origin_reads_in_one_piece_while_its_snapshot_is_held() {
                 }
                 assert!(after <= 3, "{percent} %: {after} segments to a MiB");
                 assert!(stats.windows_filled >= 15, "{stats:?}");
-                // F1: what was copied is the volume's own, and counts for the snapshot as if it had been overwritten.
+                // F1: the volume owns the copied blocks, and they count for the snapshot as if they had been
+                // overwritten.
                 assert_eq!(held.exclusive, redirected + stats.blocks_filled);
                 assert_eq!(info(client, snapshot).snapshot_used, held.exclusive);
                 client.verify_all(snapshot).await.unwrap();
@@ -88,7 +88,7 @@ fn an_origin_reads_in_one_piece_while_its_snapshot_is_held() {
     }
 }
 
-/// Writes to what was filled a moment ago are put elsewhere once more (R6): its windows are looked at again.
+/// Writes to blocks that were just filled are redirected once more (R6). The engine examines these windows again.
 #[test]
 fn a_volume_that_is_written_while_it_is_filled_is_filled_in_the_end() {
     let setup = filling(96, Layout::Read);
@@ -98,7 +98,7 @@ fn a_volume_that_is_written_while_it_is_filled_is_filled_in_the_end() {
     world.run(async {
         let (vol, _) = with_snapshot(&client, thick(BLOCKS), SnapshotKind::default()).await;
         disks.set_delays(Delays { read: (5_000, 30_000), ..Delays::default() });
-        // Every second block; and then the same ones while their windows are filled.
+        // Every second block. Then the same ones while their windows are filled.
         let mut rng = Rng::new(9);
         for block in (0..BLOCKS).step_by(2) {
             client.write(vol, block * 8, 8, &[]).await.unwrap();
@@ -150,7 +150,7 @@ fn a_tag_says_what_a_volume_is_laid_out_for() {
             overwrite(client, vol, BLOCKS, 50, &mut Rng::new(4)).await;
             idle(client).await;
             assert_eq!(client.group.stats().windows_filled > 0, is_filled, "{usual:?} {tags:?}");
-            // The engine examines the volume when it is asked to.
+            // The engine examines the volume when the layout is set.
             set(&["layout=read"]).await;
             idle(client).await;
             assert!(client.group.stats().windows_filled > 0, "{usual:?} {tags:?}");
@@ -182,7 +182,7 @@ fn a_volume_is_filled_after_an_opening() {
     });
 }
 
-/// How much of the group is free after filling took all that it may, and how often it ended because no room was left.
+/// How much of the group is free after filling took all that it may, and how often it stopped for lack of room.
 fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
     let mut setup = filling(44, Layout::Read);
     setup.config.planted = planted;
@@ -197,7 +197,7 @@ fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
         assert!(client.group.stats().windows_filled > 0);
         let (group, stats) = (client.group.info(), client.group.stats());
         percent = (group.available_blocks * 100 / group.blocks, stats.fills_without_room);
-        // It goes on when there is room.
+        // It continues when there is room.
         client.remove(&[snapshot]).await.unwrap();
         idle(client).await;
         client.verify_all(vol).await.unwrap();
@@ -209,13 +209,13 @@ fn free_after_filling(planted: Option<&'static str>) -> (u64, u64) {
 fn filling_leaves_its_share_of_the_group_free() {
     let (free, ended) = free_after_filling(None);
     assert!((24..=30).contains(&free) && ended == 1, "{free} % free, ended {ended} times");
-    let (free, _) = free_after_filling(Some("fill_all"));
+    let (free, _) = free_after_filling(Some("fill_leaves_no_share"));
     assert!(free < 24, "the planted bug was not found: {free} % free");
 }
 
 #[test]
 fn filling_leaves_its_share_of_a_pool_free() {
-    for (planted, leaves_it) in [(None, true), (Some("fill_all"), false)] {
+    for (planted, leaves_it) in [(None, true), (Some("fill_leaves_no_share"), false)] {
         let mut setup = filling(96, Layout::Read);
         setup.config.planted = planted;
         run(&setup, 8, async |client, _| {
@@ -257,7 +257,7 @@ fn filling_leaves_its_share_of_a_pool_free() {
 }
 
 /// Overwrites a third of a volume whose snapshot has a size that is just enough for that.
-fn beside_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
+fn with_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
     let mut setup = filling(96, Layout::Read);
     setup.config.planted = planted;
     let mut outcome = (0, Vec::new());
@@ -279,31 +279,32 @@ fn beside_a_reserve(planted: Option<&'static str>) -> (u64, Vec<Vol>) {
 
 #[test]
 fn filling_takes_nothing_of_a_snapshots_size() {
-    assert_eq!(beside_a_reserve(None), (0, Vec::new()));
-    let (filled, invalid) = beside_a_reserve(Some("fill_on_reserve"));
+    assert_eq!(with_a_reserve(None), (0, Vec::new()));
+    let (filled, invalid) = with_a_reserve(Some("fill_on_reserve"));
     assert!(filled > 0 && !invalid.is_empty(), "the planted bug was not found: {filled}");
 }
 
 /// The power is cut before every second disk command while windows are filled.
 #[test]
 fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
-    let every = |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Who::A, block * 8, 8));
+    let every =
+        |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Target::A, block * 8, 8));
     let spec = VolumeSpec { blocks: 96, ..thick(0) };
     let mut sum = Report::default();
     for seed in 0..4 {
         let kind = if seed % 2 == 0 { VolumeKind::Thick } else { VolumeKind::Thin };
         let mut steps = vec![Step::Create(VolumeSpec { kind, full: FullPolicy::Fail, ..spec })];
-        steps.extend([Step::Write(Who::A, 0, 96 * 8), Step::Flush(Who::A)]);
-        steps.push(Step::Snapshot(Who::A, SnapshotKind::default()));
+        steps.extend([Step::Write(Target::A, 0, 96 * 8), Step::Flush(Target::A)]);
+        steps.push(Step::Snapshot(Target::A, SnapshotKind::default()));
         steps.extend(every(3, 64));
-        steps.push(Step::Flush(Who::A));
-        let writes = (0..6).map(|at| Step::Write(Who::A, at * 40, 3)).chain([Step::Flush(Who::A), Step::Rehome]);
+        steps.push(Step::Flush(Target::A));
+        let writes = (0..6).map(|at| Step::Write(Target::A, at * 40, 3)).chain([Step::Flush(Target::A), Step::Rehome]);
         steps.push(Step::Together(writes.collect()));
-        steps.extend([Step::Write(Who::A, 5, 16), Step::Snapshot(Who::A, SnapshotKind::default())]);
+        steps.extend([Step::Write(Target::A, 5, 16), Step::Snapshot(Target::A, SnapshotKind::default())]);
         steps.extend(every(5, 96));
-        steps.extend([Step::Rehome, Step::Write(Who::A, 0, 40), Step::Flush(Who::A), Step::Checkpoint]);
-        steps.extend([Step::Remove(vec![Who::Snap(0)]), Step::Reclaim, Step::Discard(Who::A, 100, 60)]);
-        steps.extend([Step::Rehome, Step::Checkpoint, Step::Flush(Who::A), Step::Verify]);
+        steps.extend([Step::Rehome, Step::Write(Target::A, 0, 40), Step::Flush(Target::A), Step::Checkpoint]);
+        steps.extend([Step::Remove(vec![Target::Snap(0)]), Step::Reclaim, Step::Discard(Target::A, 100, 60)]);
+        steps.extend([Step::Rehome, Step::Checkpoint, Step::Flush(Target::A), Step::Verify]);
         let small = Setup::small(1 + seed as usize % 2, 24);
         let config = Config { rehome: true, layout: Layout::Read, ..small.config.clone() };
         let setup = Setup { config, ..small };
@@ -315,6 +316,6 @@ fn a_cut_while_windows_are_filled_leaves_what_was_flushed() {
 }
 
 #[test]
-fn copies_that_nobody_wants_are_found() {
-    must_be_found("fills_any", few_writes_do_not_make_a_volume_be_copied);
+fn unwanted_copies_are_found() {
+    must_be_found("fill_unlimited", few_writes_do_not_make_a_volume_be_copied);
 }

@@ -1,5 +1,5 @@
-//! A volume of which a part was overwritten under snapshots comes back to one place: when they are gone, and where it
-//! is filled while they are held.
+//! A part of a volume was overwritten under snapshots. Its blocks return to one place: when the snapshots are gone, or
+//! while they exist if the volume is filled.
 //!
 //! Rules V4, V5 and L5b.
 
@@ -15,7 +15,7 @@ use rowen_sim::effort::one_in;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Vol;
 use rowen_sim::rng::Rng;
-use rowen_sim::scenario::{Step, Who};
+use rowen_sim::scenario::{Step, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn thick(blocks: u64) -> VolumeSpec {
     VolumeSpec { kind: VolumeKind::Thick, blocks, chunk_blocks: 1, full: FullPolicy::Fail }
 }
 
-/// Waits until nothing is removed or brought together any more.
+/// Waits until removal and re-homing are idle.
 async fn idle(client: &Client) {
     client.group.reclaim_idle().await.unwrap();
     client.group.rehome_idle().await.unwrap();
@@ -44,7 +44,7 @@ async fn overwrite(client: &Client, vol: Vol, blocks: u64, percent: u64, rng: &m
     }
 }
 
-/// Segments that the disk is asked for to read each MiB of the volume, on average.
+/// Segments that the disk has to read for each MiB of the volume, on average.
 async fn segments(client: &Client, disks: &SimDisks, vol: Vol, blocks: u64) -> u64 {
     let before = disks.counts();
     client.verify_all(vol).await.unwrap();
@@ -83,7 +83,7 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
             } else {
                 assert!(after > 20, "without it nothing moves: {after}");
             }
-            // What was moved is written in place.
+            // Moved blocks are written in place.
             let before = client.group.stats();
             overwrite(client, vol, blocks, 5, &mut Rng::new(1)).await;
             let now = client.group.stats();
@@ -97,9 +97,9 @@ fn an_origin_comes_back_to_one_place_when_its_snapshot_is_gone() {
     }
 }
 
-/// What is written, flushed and frozen while windows are copied and moved is there afterwards. Returns how many were:
-/// moved, and filled.
-fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
+/// Blocks that are written, flushed and frozen while windows are copied and moved are there afterwards. Returns how
+/// many windows were moved, and how many were filled.
+fn with_other_work(seed: u64, layout: Layout, planted: Option<&'static str>) -> Result<[u64; 2], String> {
     let blocks = 8 * WINDOW;
     let mut setup = setup(64, true);
     (setup.config.planted, setup.config.layout) = (planted, layout);
@@ -167,11 +167,11 @@ fn beside_others(seed: u64, layout: Layout, planted: Option<&'static str>) -> Re
 }
 
 #[test]
-fn what_is_written_beside_it_stays() {
+fn blocks_written_meanwhile_stay() {
     for (layout, least) in [(Layout::Space, [100, 0]), (Layout::Read, [0, 100])] {
         let mut sum = [0; 2];
         for seed in 0..12 {
-            let done = beside_others(seed, layout, None).unwrap_or_else(|e| panic!("{layout:?}, seed {seed}: {e}"));
+            let done = with_other_work(seed, layout, None).unwrap_or_else(|e| panic!("{layout:?}, seed {seed}: {e}"));
             sum = [sum[0] + done[0], sum[1] + done[1]];
         }
         assert!(sum[0] > least[0] && sum[1] >= least[1], "{layout:?}: {sum:?}");
@@ -181,7 +181,7 @@ fn what_is_written_beside_it_stays() {
 #[test]
 fn a_copy_that_is_not_watched_is_found() {
     for layout in [Layout::Space, Layout::Read] {
-        let is_found = (0..12).any(|seed| beside_others(seed, layout, Some("rehome_unwatched")).is_err());
+        let is_found = (0..12).any(|seed| with_other_work(seed, layout, Some("rehome_ignores_writes")).is_err());
         assert!(is_found, "{layout:?}: the planted bug was not found");
     }
 }
@@ -189,21 +189,22 @@ fn a_copy_that_is_not_watched_is_found() {
 /// The power is cut before every disk command while windows are moved.
 #[test]
 fn a_cut_leaves_what_was_flushed() {
-    let every = |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Who::A, block * 8, 8));
+    let every =
+        |nth: u64, of: u64| (0..of).step_by(nth as usize).map(move |block| Step::Write(Target::A, block * 8, 8));
     let spec = VolumeSpec { blocks: 96, ..thick(0) };
-    let mut steps = vec![Step::Create(spec), Step::Write(Who::A, 0, 96 * 8), Step::Flush(Who::A)];
-    steps.push(Step::Snapshot(Who::A, SnapshotKind::default()));
+    let mut steps = vec![Step::Create(spec), Step::Write(Target::A, 0, 96 * 8), Step::Flush(Target::A)];
+    steps.push(Step::Snapshot(Target::A, SnapshotKind::default()));
     steps.extend(every(2, 64));
-    steps.extend([Step::Flush(Who::A), Step::Remove(vec![Who::Snap(0)]), Step::Reclaim]);
-    let together = (0..6).map(|at| Step::Write(Who::A, at * 40, 3)).chain([Step::Flush(Who::A)]);
+    steps.extend([Step::Flush(Target::A), Step::Remove(vec![Target::Snap(0)]), Step::Reclaim]);
+    let together = (0..6).map(|at| Step::Write(Target::A, at * 40, 3)).chain([Step::Flush(Target::A)]);
     steps.push(Step::Together(together.collect()));
     steps.extend([
-        Step::Write(Who::A, 5, 16),
-        Step::Snapshot(Who::A, SnapshotKind::default()),
-        Step::Write(Who::A, 0, 40),
+        Step::Write(Target::A, 5, 16),
+        Step::Snapshot(Target::A, SnapshotKind::default()),
+        Step::Write(Target::A, 0, 40),
     ]);
-    steps.extend([Step::Flush(Who::A), Step::Checkpoint, Step::Remove(vec![Who::Snap(0)]), Step::Reclaim]);
-    steps.extend([Step::Discard(Who::A, 100, 60), Step::Checkpoint, Step::Flush(Who::A), Step::Verify]);
+    steps.extend([Step::Flush(Target::A), Step::Checkpoint, Step::Remove(vec![Target::Snap(0)]), Step::Reclaim]);
+    steps.extend([Step::Discard(Target::A, 100, 60), Step::Checkpoint, Step::Flush(Target::A), Step::Verify]);
     let mut sum = Report::default();
     for seed in 0..3 {
         let small = Setup::small(1 + seed as usize % 2, 24);

@@ -34,8 +34,8 @@ impl Content {
             left -= part.len() as u64;
         }
         file.sync_all().map_err(doing("sync", path))?;
-        // Out of the page cache: the timed write then finds as much memory at hand when it is to another file (the
-        // snapshot's) as when it is to this one, whose pages it would free first.
+        // Out of the page cache: the timed write then finds equally much free memory for another file (the snapshot's)
+        // and for this one, whose pages it would free first.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
             .map_err(|e| doing("uncache", path)(e.into()))?;
         Ok(Content { bytes, checksum: hasher.finalize() })

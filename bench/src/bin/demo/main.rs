@@ -1,9 +1,9 @@
 //! `make demo`: the steps of Dennis van Dok's "LVM2 snapshot performance problems" with Rowen, and John Newbigin's
-//! chunk sizes, beside their figures.
+//! chunk sizes, with their figures.
 //!
 //! A file becomes a physical volume, a group and a volume `original` with ext2 on it. 1000 MiB are written with `dd` and
-//! `sync`, without a snapshot and with one, in turn, in as many rounds as five minutes have room for, at most three; and
-//! once on a snapshot. The document writes zeros over zeros, which would prove nothing about
+//! `sync`, without a snapshot and with one, in turn. There are as many rounds as fit into five minutes, at most three.
+//! Then they are written once on a snapshot. The document writes zeros over zeros, which would prove nothing about
 //! a snapshot's content; here pseudo-random bytes are written before, and a checksum of what the snapshot (or the origin)
 //! holds after the timed write must be theirs.
 //!
@@ -136,7 +136,7 @@ impl Progress {
     }
 }
 
-/// The work of each step, in MiB that are written as fast as a disk takes them: the time left is told by it.
+/// The work of each step, in MiB that are written as fast as a disk takes them: it gives the time left.
 mod work {
     use super::{PV_MIB, WRITE_MIB};
 
@@ -214,8 +214,8 @@ fn measure(world: &mut World, asked: Option<usize>) -> Result<(Vec<Row>, usize)>
     Ok((rows, rounds))
 }
 
-/// The measurements. Before each of them the file gets pseudo-random bytes that it never had before, so that all find the
-/// same: a file just written, no snapshot, and content that a checksum can tell.
+/// The measurements. Before each of them the file gets pseudo-random bytes that it never had before, so that all find
+/// the same: a file just written, no snapshot, and content that a checksum identifies.
 struct Steps<'a> {
     world: &'a World,
     progress: &'a Progress,

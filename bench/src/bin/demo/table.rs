@@ -1,4 +1,4 @@
-//! The table at the end: this run beside the document's figures.
+//! The table at the end: this run next to the document's figures.
 
 use rowen_bench::published::{Chunk, NEWBIGIN_WITHOUT, VAN_DOK, speed};
 use std::fmt::Write;

@@ -8,7 +8,7 @@ use crate::parse::Args;
 use crate::session::{Session, no_group};
 use rowen_control::history::clean;
 use rowen_control::uuids::lvm_text;
-use rowen_engine::format::seen::{FEATURES, FormatSeen};
+use rowen_engine::format::features::{FEATURES, FormatInfo};
 use rowen_engine::format::superblock::VERSION;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ fn known(session: &mut Session<'_>, as_json: bool) {
 
 /// The formats of the groups with this name, from the newest superblock of each. If two groups have the name, both are
 /// returned.
-fn groups(seen: &[PvFormat], name: &str) -> Vec<FormatSeen> {
+fn groups(seen: &[PvFormat], name: &str) -> Vec<FormatInfo> {
     let newest = |uuid| {
         let of_group = seen.iter().map(|pv| &pv.format).filter(|format| format.group_uuid == uuid);
         of_group.max_by_key(|format| format.sequence).cloned()
@@ -85,7 +85,7 @@ fn bits(features: u64) -> Vec<u32> {
     (0..u64::BITS).filter(|bit| features & (1 << bit) != 0).collect()
 }
 
-fn lines(format: &FormatSeen) -> Vec<String> {
+fn lines(format: &FormatInfo) -> Vec<String> {
     let verdict = if format.can_be_opened() { "this program can open it" } else { "this program cannot open it" };
     let name = clean(&format.group, 128);
     let mut lines =
@@ -114,7 +114,7 @@ fn lines(format: &FormatSeen) -> Vec<String> {
     lines
 }
 
-fn as_json(format: &FormatSeen) -> Value {
+fn as_json(format: &FormatInfo) -> Value {
     let known: Vec<&str> =
         FEATURES.iter().filter(|one| format.incompatible & one.bit != 0).map(|one| one.name).collect();
     json!({

@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //!
-//! * BK1 Retention counts points in the order in which they were taken, and never compares their times with a clock: each period keeps the
-//!   newest point of each of the newest so many hours, days, ... that have one. A clock that jumps costs each period one point at most.
+//! * BK1 Retention counts points in the order in which they were taken, and never compares their times with a clock:
+//!   each period has a count, and keeps the newest point of each of that many hours, days, ... that have one. A clock
+//!   that jumps costs each period one point at most.
 //! * BK2 What is held stays, and so does the newest point. The last common base of a target is held (RP1), so it is never removed.
-//! * BK3 One run removes at most half of a volume's points, the oldest first, unless it is told to.
+//! * BK3 One run removes at most half of a volume's points, the oldest first, unless all are asked for.
 
 use rowen_engine::planted;
 use std::collections::BTreeSet;

@@ -122,7 +122,7 @@ fn histories() {
             assert!(gone.iter().all(|at| !all[*at].is_held), "seed {seed}: a base is removed");
             assert!(gone.iter().all(|at| *at + 1 < all.len()), "seed {seed}: the newest one is removed");
             assert!(gone.iter().all(|at| after[*at].is_empty()), "seed {seed}: what a period keeps is removed");
-            // Who removes what may go changes nothing for the rest.
+            // A removal of points that may go changes nothing for the others.
             let left: Vec<Shot> = (0..all.len()).filter(|at| !gone.contains(at)).map(|at| all[at]).collect();
             let counted: usize = after.iter().map(BTreeSet::len).sum();
             assert!(kept(&left, &keep, bucket).iter().map(BTreeSet::len).sum::<usize>() >= counted, "seed {seed}");

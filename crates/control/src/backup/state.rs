@@ -1,4 +1,4 @@
-//! What the last runs did, for `rowen backup status`. A file that is lost or damaged costs nothing but what it told.
+//! What the last runs did, for `rowen backup status`. A lost or damaged file costs only its own contents.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

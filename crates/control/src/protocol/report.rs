@@ -252,8 +252,8 @@ pub struct PvShare {
 }
 
 impl VolumePlaces {
-    pub fn new(name: String, places: &[engine::PlaceInfo], extent_blocks: u64) -> VolumePlaces {
-        let share = |place: &engine::PlaceInfo| PvShare {
+    pub fn new(name: String, places: &[engine::PvUsage], extent_blocks: u64) -> VolumePlaces {
+        let share = |place: &engine::PvUsage| PvShare {
             pv: place.pv,
             first_extent: place.first_extent,
             extents: place.blocks.div_ceil(extent_blocks.max(1)),

@@ -396,7 +396,7 @@ pub struct Caller {
     /// The same for all requests of one run of a command, also to several servers. Requests with the same id are one
     /// entry of the history. Empty: each request is an entry.
     pub id: String,
-    /// Who runs the command, for the history.
+    /// The user that runs the command, for the history.
     pub user: String,
     /// Its process. The server takes it from the kernel, not from the client.
     pub pid: u32,

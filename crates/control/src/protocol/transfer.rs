@@ -35,7 +35,7 @@ pub struct Receive {
     /// What the sender calls its group.
     pub group: String,
     pub volumes: Vec<ReceiveVolume>,
-    /// The run of the command. Who asks later takes over, and the one before is refused.
+    /// The run of the command. A later run takes over, and the earlier one is refused.
     #[serde(with = "hex")]
     pub attempt: Uuid,
     /// Seconds since 1970.

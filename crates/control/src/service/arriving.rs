@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Kept {
     /// The stream that began it: equal for all volumes of a receive.
     pub receive: Uuid,
-    /// Its number among so many volumes.
+    /// Its number, and the number of volumes.
     pub number: u32,
     pub volumes: u32,
     pub target: String,
@@ -33,7 +33,7 @@ pub struct Kept {
 /// How far a receive is.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// The stream that it goes on with, and so many frames of that.
+    /// The stream that it continues, and the number of its frames.
     pub stream: Uuid,
     pub frames: u64,
     /// The last mark that is here, which may be of a stream before.
@@ -219,7 +219,7 @@ impl Service {
             );
             return Err(Failure::new(ErrorKind::NoSpace, message));
         }
-        // After the server's death nobody knows who asked last: whoever asks first goes on.
+        // After the server's death nobody knows who asked last: the first request resumes.
         let mut attempts = self.attempts.lock();
         let last = *attempts.entry(by.stream).or_insert(by.attempt);
         if last != by.attempt && !planted::is("two_receive_one") {
@@ -234,7 +234,7 @@ impl Service {
         Outcome::Receives(self.all_arriving().iter().map(Arriving::unfinished).collect())
     }
 
-    /// What is told when a receive was given up for lack of room; none: the volume is not being received.
+    /// The message when a receive was abandoned for lack of room. None: the volume is not being received.
     pub(super) fn gave_way(&self, volume: &VolumeInfo) -> Option<String> {
         let kept = Kept::of(&volume.attributes.tags).filter(|_| is_being_received(&volume.name))?;
         let (group, target) = (&self.name, kept.target);

@@ -50,7 +50,7 @@ impl Service {
         Err(Failure::new(ErrorKind::Invalid, why))
     }
 
-    /// Refuses what would take away or change what is held (HO3). `done`: what is refused, as in "cannot be removed".
+    /// Refuses changes and removals of held snapshots (HO3). `done`: the refused action, as in "cannot be removed".
     pub fn refuse_held(&self, volumes: &[VolumeInfo], done: &str) -> Result<()> {
         let is_held = |volume: &&VolumeInfo| volume.attributes.is_held() && volume.state != VolumeState::Invalid;
         let held = volumes.iter().filter(|volume| is_held(volume) && !planted::is("held_is_removed"));

@@ -1,4 +1,5 @@
-//! Physical volumes that are missing: what is refused meanwhile, how they leave for good, and how one is taken back.
+//! Physical volumes that are missing: the requests that are refused meanwhile, how they leave for good, and how one is
+//! taken back.
 
 use super::failure::{Failure, Result};
 use super::state::Service;
@@ -85,7 +86,7 @@ impl Service {
         let index = PvIndex(u16::try_from(at).unwrap_or(u16::MAX));
         members.restore(index, Path::new(path))?;
         let group = self.group.clone();
-        let taken = self.run(async move { group.take_back(index).await });
+        let taken = self.run(async move { group.restore_missing(index).await });
         if let Err(failure) = self.told(taken, "") {
             if self.group.out().has(at) {
                 members.lose(index);

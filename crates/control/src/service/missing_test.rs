@@ -1,4 +1,5 @@
-//! A group that goes on without one of its disks: what is refused, what works, and how the disk comes back or leaves for good.
+//! A group that goes on without one of its disks: refused requests, working ones, and how the disk comes back or leaves
+//! for good.
 
 use super::super::asked::{ask, done, refusal, report};
 use super::super::memory::{Memory, Outside};

@@ -14,7 +14,7 @@ use rowen_engine::units::BLOCK_SIZE;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Who stops a move waits so long for its end.
+/// How long a request that stops a move waits for its end.
 const STOPPED: Duration = Duration::from_secs(10);
 /// How long a request for the progress of a move waits for its end.
 const WAITED: Duration = Duration::from_millis(200);

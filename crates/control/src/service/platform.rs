@@ -155,7 +155,7 @@ pub trait Devices: Send + Sync {
     fn user(&self, node: &Node) -> Done<Option<User>>;
     /// The same for lasting users. A process that closes the device soon does not count.
     fn lasting_user(&self, node: &Node) -> Done<Option<User>>;
-    /// Who holds the device exclusively.
+    /// The exclusive holder of the device.
     fn claimant(&self, node: &Node) -> Done<Option<User>>;
     /// Creates the names of all active volumes for the group name `group`: the present name or the next one. Creates
     /// all or none.

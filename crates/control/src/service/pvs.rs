@@ -244,7 +244,7 @@ impl Service {
         }
         let extent_bytes = self.group.info().extent_blocks * BLOCK_SIZE;
         let extents = bytes.saturating_sub(DATA_OFFSET) / extent_bytes;
-        let most = self.group.most_extents(pv);
+        let most = self.group.max_extents(pv);
         if extents > most {
             return Err(self.no_room_to_grow(path, pv, DATA_OFFSET + most * extent_bytes));
         }

@@ -9,9 +9,10 @@
 //!   they were. Then [`Group::publish`](rowen_engine::group::Group::publish) makes all of it visible in one step, of all volumes.
 //! * RX2 Increments are received only by a volume that is at their base, by identity (PT1), and is not in use. That is looked at before the
 //!   first write, and again when the contents become visible.
-//! * RX5 What becomes visible is what one stream says, or what several say of which each goes on at a mark of the one before that is here:
-//!   the same stream and place, with the same hash of all that came before it. Any other stream of the same contents begins anew. Nothing
-//!   that is on its way into a receive when that becomes visible arrives later.
+//! * RX5 What becomes visible is what one stream says, or what several say of which each goes on at a mark of the one
+//!   before that is here: the same stream and place, with the same hash of all that came before it. Any other stream of
+//!   the same contents begins at its start. Nothing that is on its way into a receive when that becomes visible arrives
+//!   later.
 //! * RX6 One run of a command writes what is received: the one that asked last. What another one sends is refused.
 
 use super::arriving::{Arriving, Kept, Progress};
@@ -95,7 +96,7 @@ impl Service {
                 && kept.snapshot == one.snapshot
                 && kept.blocks == one.blocks
         };
-        // Of one whose making was interrupted, nobody was told that it began.
+        // If its creation was interrupted, no answer said that it began.
         let count = arriving.volumes.len() == wanted.volumes.len();
         if !arriving.is_whole() || count && wanted.volumes.iter().zip(&arriving.volumes).all(is_same) {
             return Ok(());
@@ -111,8 +112,9 @@ impl Service {
         Err(Failure::new(ErrorKind::InUse, message))
     }
 
-    /// How many frames of the stream are here, if what is here is of it, or it goes on at the mark that is here (RX5), and nothing was
-    /// given up for lack of room. None: it begins anew.
+    /// How many frames of the stream have arrived. They count if the contents here come from this stream, or if it
+    /// resumes at the mark of these contents (RX5). None: it begins at its start, also if a receive was abandoned for
+    /// lack of room.
     fn goes_on(&self, wanted: &Receive, arriving: &Arriving) -> Result<Option<u64>> {
         let is_kept = arriving.is_whole() && arriving.volumes.iter().all(|(hidden, _)| hidden.state == VolumeState::Ok);
         let progress = &arriving.progress;

@@ -122,7 +122,7 @@ fn parts(by: Attempt, first: u64, byte: u8) -> Request {
     Request::ReceiveParts { by, parts: data(first, byte) }
 }
 
-/// The mark of a stream after so many of its three parts.
+/// The mark of a stream after some of its three parts.
 fn mark(stream: Uuid, part: u64) -> Mark {
     Mark { stream, volume: 0, block: BLOCKS + 2 * part, hash: [part as u8; 32] }
 }
@@ -507,7 +507,7 @@ fn other_marks() {
     let third = Receive { stream: Uuid([0x63; 16]), ..rest(last) };
     all(&world, &third).unwrap();
     assert_eq!(contents(&world, "db"), received(true));
-    // Now it is here, whoever asks.
+    // Now every request finds it.
     let again = done(&world, Request::Receive(rest(last)));
     assert_eq!(again, Outcome::Receiving(Receiving::IsHere { snapshots: vec!["tue".into()] }));
 }

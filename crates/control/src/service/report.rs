@@ -88,7 +88,7 @@ impl Service {
         let places = self.run(async move {
             let mut places = Vec::new();
             for volume in group.volumes() {
-                match group.places(volume.id).await {
+                match group.pv_usage(volume.id).await {
                     Ok(found) => places.push(VolumePlaces::new(volume.name, &found, extent_blocks)),
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error),

@@ -32,7 +32,7 @@ impl Service {
     pub fn status(&self) -> StatusReport {
         let (info, stats) = (self.group.info(), self.group.stats());
         let now = self.platform.notes.open_for();
-        self.held.observe(self.group.held(), now);
+        self.held.observe(self.group.volumes_waiting_for_space(), now);
         let held = self.held.since(now);
         let at_risk = self.group.any_volume(needs_free_space);
         let pools = self.group.pools();
@@ -49,7 +49,7 @@ impl Service {
             keeper_deaths: 0,
             disk_wait: self.disk_wait.lock().clone(),
             held: held.into_iter().map(|(name, time)| HeldVolume { name, seconds: time.as_secs() }).collect(),
-            timed_out: self.group.timed_out(),
+            timed_out: self.group.timed_out_pools(),
             pvs: self.pv_statuses(&info),
             volumes: (self.group.volume_count() - being_received.len()) as u64,
             active_volumes: self.platform.devices.active().len() as u64,

@@ -145,7 +145,7 @@ impl Service {
     }
 }
 
-/// How many blocks these are together. A request has so many at most.
+/// How many blocks these are together. The most of them in one request.
 fn check_ranges<'a>(ranges: impl Iterator<Item = &'a BlockRange>) -> Result<u64> {
     let mut sum = 0u64;
     for range in ranges {

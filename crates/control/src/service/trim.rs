@@ -34,12 +34,12 @@ impl Service {
     /// Physical volumes that do not support discards, or failed one.
     fn pvs_without_discards(&self) -> Vec<String> {
         let pvs = (0..self.group.info().pvs.len()).filter_map(|index| u16::try_from(index).ok()).map(PvIndex);
-        pvs.filter(|pv| !self.group.takes_discards(*pv)).map(|pv| self.device(pv)).collect()
+        pvs.filter(|pv| !self.group.can_discard(*pv)).map(|pv| self.device(pv)).collect()
     }
 
     /// A failed discard is not an error of any request. The log has it once.
     pub(super) fn log_refused_discards(&self) {
-        for error in self.group.refused_discards() {
+        for error in self.group.discard_errors() {
             let device = self.device(error.pv);
             let why = std::io::Error::from_raw_os_error(error.errno);
             let message = format!(

@@ -134,8 +134,8 @@ impl Service {
             self.event(What::Stopped, &message);
             notes.state(&message);
         }
-        self.held.observe(self.group.held(), notes.open_for());
-        self.warnings.log_failing(notes, &self.name, self.group.timed_out());
+        self.held.observe(self.group.volumes_waiting_for_space(), notes.open_for());
+        self.warnings.log_failing(notes, &self.name, self.group.timed_out_pools());
         self.log_failed_places(self.group.info().pvs.len());
         self.log_refused_discards();
         self.warnings.log_bad_places(notes, &self.name, self.bad_places());

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::error::{Error, Result};
 use crate::map::MapError;
-use crate::space::metadata::{LEAST_METADATA, Room};
+use crate::space::metadata::{Admission, MIN_METADATA};
 use crate::space::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::units::VgBlock;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Core {
     }
 
     async fn grow_alone(&self, open: OpenArenas) -> Result<bool> {
-        let wanted = LEAST_METADATA.max(self.placement().extent_blocks);
+        let wanted = MIN_METADATA.max(self.placement().extent_blocks);
         let mut grown = 0;
         while grown < wanted {
             let pairs = self.take_for_growth(open).await?;
@@ -50,7 +50,7 @@ impl Core {
             let pair = self.with_nodes_privileged(|| self.take_pair(open)).await?;
             return Ok(pair.into_iter().collect());
         }
-        for arenas in [OpenArenas::Kept, OpenArenas::Close] {
+        for arenas in [OpenArenas::StayWithReserved, OpenArenas::Close] {
             if let Some(pair) = self.with_nodes_privileged(|| self.take_pair(arenas)).await? {
                 return Ok(vec![pair]);
             }
@@ -74,7 +74,7 @@ impl Core {
             runs.iter().for_each(|run| space.free_later(*run));
             drop(space);
             if error.is_no_room() {
-                self.lacks_room(error, self.in_parts(&runs).into_iter().flatten().collect());
+                self.note_no_room(error, self.in_parts(&runs).into_iter().flatten().collect());
             }
             return false;
         }
@@ -85,10 +85,10 @@ impl Core {
 
     /// M9
     async fn take_pieces(&self) -> Result<Vec<[Run; 2]>> {
-        let plan = self.with_nodes_privileged(|| self.space.lock().pieces_for_metadata(self.alloc_context())).await?;
+        let plan = self.with_nodes_privileged(|| self.space.lock().runs_for_metadata(self.alloc_context())).await?;
         let mut taken: Vec<[Run; 2]> = Vec::new();
         for pair in plan {
-            self.meta.lock().expect_pair();
+            self.meta.lock().reserve_for_pair();
             match self.take_both(pair).await {
                 Ok(true) => taken.push(pair),
                 // Another has taken one of them meanwhile.
@@ -107,7 +107,7 @@ impl Core {
         for (n, run) in pair.into_iter().enumerate() {
             let take = || {
                 let _gate = self.gate.read();
-                let keep = self.meta.lock().kept_from_growth();
+                let keep = self.meta.lock().reserved_from_growth();
                 let is_taken = self.space.lock().take_if_free(AllocContext { keep, ..self.alloc_context() }, run)?;
                 if is_taken {
                     self.growth.taken.lock().push(run);
@@ -155,7 +155,7 @@ impl Core {
         }
         match second {
             Ok(Some(second)) => {
-                self.meta.lock().expect_pair();
+                self.meta.lock().reserve_for_pair();
                 *self.growth.taken.lock() = vec![first, second];
                 Ok(Some([first, second]))
             }
@@ -171,7 +171,7 @@ impl Core {
 
     /// Finds room for metadata: makes the area larger, or takes a checkpoint that frees some.
     pub async fn metadata_room(&self) -> Result<()> {
-        self.meta.lock().end_looks();
+        self.meta.lock().drop_pins();
         let grown = match self.grow(OpenArenas::Close).await {
             Err(Error::NoSpace { .. }) => false,
             outcome => outcome?,
@@ -189,13 +189,13 @@ impl Core {
         loop {
             let room = self.meta.lock().admit_unmap(blocks);
             match room {
-                Room::Some => return Ok(()),
-                Room::Taken => self.runtime.sleep(ROOM_PAUSE).await,
-                Room::None if tries < 3 => {
+                Admission::Granted => return Ok(()),
+                Admission::Busy => self.runtime.sleep(ROOM_PAUSE).await,
+                Admission::Refused if tries < 3 => {
                     tries += 1;
                     self.metadata_room().await?;
                 }
-                Room::None => return Err(self.no_space(1)),
+                Admission::Refused => return Err(self.no_space(1)),
             }
             self.journal.failed()?;
         }

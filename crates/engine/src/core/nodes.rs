@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Whether a block of the group lies on a physical volume that is missing.
-pub fn is_lost(disks: &dyn Disks, placement: &Placement, block: u64) -> bool {
+pub fn is_missing(disks: &dyn Disks, placement: &Placement, block: u64) -> bool {
     placement.holds(block, 1) && disks.is_missing(placement.pv_of(VgBlock(block)).0)
 }
 
@@ -40,23 +40,23 @@ impl Core {
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
     ) -> Result<T> {
-        let mut in_vain = None;
+        let mut failed_node = None;
         loop {
             match step() {
                 Ok(value) => return Ok(value),
                 Err(MapError::Corrupt(error)) => return Err(error),
                 Err(MapError::NoSpace) => return Err(self.no_space(1)),
-                Err(MapError::Missing(node, level)) => self.load_again(node, level, &mut in_vain).await?,
+                Err(MapError::Missing(node, level)) => self.load_or_retry(node, level, &mut failed_node).await?,
                 Err(MapError::Again) => yield_now().await,
             }
         }
     }
 
     /// The same for a walk that can skip a node: the inner `Err` is a node that could not be read.
-    pub async fn with_nodes_there<T>(
+    pub async fn with_readable_nodes<T>(
         &self,
         mut step: impl FnMut() -> std::result::Result<T, MapError>,
-    ) -> Result<std::result::Result<T, Absent>> {
+    ) -> Result<std::result::Result<T, Unavailable>> {
         let mut missing = None;
         let walk = || match step() {
             Err(MapError::Missing(node, level)) => {
@@ -68,18 +68,18 @@ impl Core {
         match self.with_nodes_privileged(walk).await {
             Ok(value) => Ok(Ok(value)),
             Err(error) => match (error, missing) {
-                (Error::Corrupt { .. }, Some(node)) => Ok(Err(Absent::Lost(node))),
-                (Error::Disk(_), Some(node)) => Ok(Err(Absent::Unread(node))),
+                (Error::Corrupt { .. }, Some(node)) => Ok(Err(Unavailable::Lost(node))),
+                (Error::Disk(_), Some(node)) => Ok(Err(Unavailable::Unread(node))),
                 (error, _) => Err(error),
             },
         }
     }
 
-    /// Reads a node for a caller that looks it up again afterwards. `in_vain` is the node whose read failed last. The
+    /// Reads a node for a caller that looks it up again afterwards. `failed_node` is the node whose read failed last. The
     /// tree may change meanwhile, and the node's block may get a newer node: so a failure counts only when the same
     /// node is asked for twice.
-    pub async fn load_again(&self, node: NodeRef, level: u8, in_vain: &mut Option<NodeRef>) -> Result<()> {
-        let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_asked_again") {
+    pub async fn load_or_retry(&self, node: NodeRef, level: u8, failed_node: &mut Option<NodeRef>) -> Result<()> {
+        let displaced = |()| match self.cache.is_displaced(node) && !self.planted("displaced_node_reread") {
             true => {
                 let (what, place) = ("tree node", node.to_string());
                 Err(Error::Corrupt { what, place, detail: "another tree has a newer node there".into() })
@@ -87,9 +87,9 @@ impl Core {
             false => Ok(()),
         };
         match self.load(node, level).await.and_then(displaced) {
-            Ok(()) => *in_vain = None,
-            Err(error) if *in_vain == Some(node) => return Err(error),
-            Err(_) => *in_vain = Some(node),
+            Ok(()) => *failed_node = None,
+            Err(error) if *failed_node == Some(node) => return Err(error),
+            Err(_) => *failed_node = Some(node),
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Core {
             };
             match outcome {
                 Ok(decoded) => {
-                    if i == 1 && !self.config.read_only && !self.is_lost(copies[0].0) {
+                    if i == 1 && !self.config.read_only && !self.is_missing(copies[0].0) {
                         self.repair_later(node, level, &decoded).await;
                     }
                     self.cache.insert_clean(decoded);
@@ -136,7 +136,7 @@ impl Core {
     }
 
     async fn repair_later(&self, node: NodeRef, level: u8, good: &Node) {
-        if self.planted("repairs_at_once") {
+        if self.planted("repaired_outside_checkpoint") {
             let Some([first, _]) = self.meta.lock().locate(node.addr) else { return };
             let _ = self.write_blocks(first, Arc::new(PageBuf::from_slice(&good.encode(self.tag)))).await;
             return;
@@ -209,21 +209,21 @@ impl Core {
     }
 
     /// Whether an existing block lies on a physical volume that is out (MB2).
-    pub fn is_lost(&self, block: u64) -> bool {
-        !self.members.out().is_empty() && is_lost(&*self.disks, &self.placement(), block)
+    pub fn is_missing(&self, block: u64) -> bool {
+        !self.members.out().is_empty() && is_missing(&*self.disks, &self.placement(), block)
     }
 
     pub async fn read_block(&self, place: VgBlock) -> Result<PageBuf> {
         let mut segments = Segments::new();
         self.placement().map_blocks(place, 1, 0, &mut segments);
-        self.read_twice(segments, PageBuf::zeroed(BLOCK_SIZE as usize)).await
+        self.read_with_retry(segments, PageBuf::zeroed(BLOCK_SIZE as usize)).await
     }
 
     /// Reads, and retries once: a broken path or a drive reset may be over.
-    pub async fn read_twice(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
+    pub async fn read_with_retry(&self, segments: Segments, buf: PageBuf) -> Result<PageBuf> {
         let bytes = buf.capacity();
         let read = match start(&*self.disks, DiskOp::Read { segments: segments.clone(), buf }).await {
-            Err(_) if !self.planted("reads_once") => {
+            Err(_) if !self.planted("read_not_retried") => {
                 start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(bytes) }).await
             }
             read => read,
@@ -234,7 +234,7 @@ impl Core {
     /// `None`: the block no longer exists. Its physical volume left, or shrank, after the place was looked up.
     fn start_read(&self, place: VgBlock) -> Option<Completion> {
         let placement = self.placement();
-        if !placement.holds(place.0, 1) && !self.planted("reads_what_left") {
+        if !placement.holds(place.0, 1) && !self.planted("removed_pv_read") {
             return None;
         }
         let mut segments = Segments::new();
@@ -253,7 +253,7 @@ impl Core {
 
 /// Why a walk did not get a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum Unavailable {
     /// Both copies were read, and neither is this node any more.
     Lost(NodeRef),
     /// A copy cannot be read now, and may be good.

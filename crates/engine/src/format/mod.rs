@@ -4,11 +4,11 @@
 //! and return a value or a typed error. They never panic.
 
 pub mod codec;
+pub mod features;
 pub mod journal;
 pub mod node;
 pub mod packed;
 pub mod record;
-pub mod seen;
 pub mod stream;
 pub mod superblock;
 pub mod zones;

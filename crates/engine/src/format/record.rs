@@ -29,7 +29,7 @@ macro_rules! integers {
                 bytes.copy_from_slice(&self.to_le_bytes());
             }
             fn get(bytes: &[u8]) -> Self {
-                Self::from_le_bytes(bytes.try_into().expect("the record hands a field its own width"))
+                Self::from_le_bytes(bytes.try_into().expect("the record gives a field its own width"))
             }
         })*
     };
@@ -42,7 +42,7 @@ impl<const N: usize> FieldType for [u8; N] {
         bytes.copy_from_slice(self);
     }
     fn get(bytes: &[u8]) -> Self {
-        bytes.try_into().expect("the record hands a field its own width")
+        bytes.try_into().expect("the record gives a field its own width")
     }
 }
 

@@ -592,7 +592,7 @@ impl Stream {
             stream.pair_lengths.push(input.u64()?);
         }
         if !stream.pair_lengths.is_empty() && stream.pair_lengths.len() != stream.pairs.len() {
-            return Err(input.corrupt("lengths of other pairs than there are"));
+            return Err(input.corrupt("lengths of pairs that do not exist"));
         }
         for _ in 0..input.count(h.trees, TreeRecord::SIZE)? {
             stream.trees.push(get_tree(&mut input)?);

@@ -4,9 +4,9 @@
 
 use super::codec::RECORD_LIMIT;
 use super::record::{block_crc, on_disk, seal};
-use super::zones::{MOST_ZONES, Zone, ZoneTable};
+use super::zones::{MAX_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
-use crate::journal::places::{BadPlaces, MOST_RUNS};
+use crate::journal::bad_runs::{BadRuns, MAX_BAD_RUNS};
 use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub const FEATURE_MEMBERS: u64 = 128;
 pub const FEATURE_UNPROVEN: u64 = 256;
 /// Some extents are not at their home. An older program would read the wrong blocks.
 pub const FEATURE_ZONES: u64 = 512;
-/// The journal is kept twice. An older program would not write the second copy, and would count its blocks as lost.
+/// The journal has two copies. An older program would not write the second one, and would count its blocks as lost.
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
 /// There are bookmarks. A program that does not know them would leave holes that no list of changes finds (MK2).
 pub const FEATURE_BOOKMARKS: u64 = 2048;
@@ -162,11 +162,11 @@ pub fn has_gaps(pvs: &[PvEntry]) -> bool {
 /// last one or, if there are no such numbers, right behind it. None: there are too few numbers.
 pub fn place_behind(end: u64, extent_blocks: u64, extents: u64) -> Option<u64> {
     let roomy = end.checked_mul(extent_blocks)?.checked_next_multiple_of(ROOM)? / extent_blocks;
-    [roomy, end].into_iter().find(|first| extents <= most_extents(*first, extent_blocks))
+    [roomy, end].into_iter().find(|first| extents <= max_extents(*first, extent_blocks))
 }
 
 /// The most extents that the last physical volume can have if it begins here.
-pub fn most_extents(first_extent: u64, extent_blocks: u64) -> u64 {
+pub fn max_extents(first_extent: u64, extent_blocks: u64) -> u64 {
     ((RECORD_LIMIT - 1) / extent_blocks).saturating_sub(first_extent)
 }
 
@@ -226,7 +226,7 @@ pub struct GroupRoot {
     /// The group was closed cleanly: the journal has no records.
     pub clean: bool,
     /// The blocks of the ring that cannot be written.
-    pub bad: BadPlaces,
+    pub bad: BadRuns,
     /// A random number, chosen when the group is opened without a physical volume. 0: none is out.
     pub lineage: u64,
     /// The physical volumes that are out, by their number in the table, with the state in which each left.
@@ -252,7 +252,7 @@ impl GroupRoot {
         (0..).zip(self.journals()).filter(move |(n, _)| stale >> n & 1 == 0).map(|(_, start)| start)
     }
 
-    /// The journal is kept once.
+    /// Forgets the second copy of the journal.
     pub fn forget_second_journal(&mut self) {
         (self.second_journal, self.stale_journals) = (None, 0);
         self.features &= !FEATURE_SECOND_JOURNAL;
@@ -285,9 +285,9 @@ impl GroupRoot {
     }
 
     /// A physical volume returns. With the last one the lineage ends.
-    pub fn take_back(&mut self, pv: u16) {
+    pub fn restore_missing(&mut self, pv: u16) {
         self.left.remove(&pv);
-        self.settle_left();
+        self.update_lineage();
     }
 
     /// A physical volume leaves the table; those behind it move up.
@@ -296,10 +296,10 @@ impl GroupRoot {
         let left = std::mem::take(&mut self.left).into_iter();
         let others = left.filter(|(pv, _)| usize::from(*pv) != index);
         self.left = others.map(|(pv, left)| (if usize::from(pv) > index { pv - 1 } else { pv }, left)).collect();
-        self.settle_left();
+        self.update_lineage();
     }
 
-    fn settle_left(&mut self) {
+    fn update_lineage(&mut self) {
         if self.left.is_empty() {
             self.lineage = 0;
             self.features &= !FEATURE_MEMBERS;
@@ -317,8 +317,8 @@ impl GroupRoot {
     }
 }
 
-fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
-    let mut bytes = [0; BadRunRecord::SIZE * MOST_RUNS];
+fn encode_bad(bad: &BadRuns) -> [u8; BadRunRecord::SIZE * MAX_BAD_RUNS] {
+    let mut bytes = [0; BadRunRecord::SIZE * MAX_BAD_RUNS];
     for (run, bytes) in bad.runs().iter().zip(bytes.chunks_exact_mut(BadRunRecord::SIZE)) {
         let number = |number| u32::try_from(number).expect("the journal keeps no others");
         let record = BadRunRecord { start: number(run.start), len: number(run.end - run.start) };
@@ -328,11 +328,11 @@ fn encode_bad(bad: &BadPlaces) -> [u8; BadRunRecord::SIZE * MOST_RUNS] {
 }
 
 /// None: they are invalid. Zeros follow the last run.
-fn decode_bad(record: &SuperblockRecord) -> Option<BadPlaces> {
+fn decode_bad(record: &SuperblockRecord) -> Option<BadRuns> {
     let records = record.bad_runs.chunks_exact(BadRunRecord::SIZE).filter_map(BadRunRecord::decode_from);
     let runs = records.take_while(|run| run.len > 0);
     let runs = runs.map(|run| u64::from(run.start)..u64::from(run.start) + u64::from(run.len)).collect();
-    let bad = BadPlaces::from_runs(runs, record.journal_blocks)?;
+    let bad = BadRuns::from_runs(runs, record.journal_blocks)?;
     let is_announced = record.incompatible & FEATURE_BAD_RUNS != 0;
     (is_announced != bad.is_empty() && encode_bad(&bad) == record.bad_runs).then_some(bad)
 }
@@ -364,7 +364,7 @@ fn decode_zones(record: &SuperblockRecord) -> Option<ZoneTable> {
     let (serial, count, crc) = (record.zones_serial, record.zones_count, record.zones_crc);
     let is_announced = record.incompatible & FEATURE_ZONES != 0;
     let is_possible = match is_announced {
-        true => count > 0 && count as usize <= MOST_ZONES && serial < RECORD_LIMIT,
+        true => count > 0 && count as usize <= MAX_ZONES && serial < RECORD_LIMIT,
         false => (serial, count, crc) == (0, 0, 0),
     };
     is_possible.then_some(ZoneTable { serial, count, crc, zones: Vec::new() })
@@ -485,7 +485,7 @@ impl Superblock {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
-            return Err(corrupt("its sequence number is impossible"));
+            return Err(corrupt("its sequence number is invalid"));
         }
         let group = if record.pv_count == 0 { None } else { Some(Self::group(block, &record, corrupt)?) };
         Ok(Some(Superblock {
@@ -500,7 +500,7 @@ impl Superblock {
     fn group(block: &[u8], record: &SuperblockRecord, corrupt: impl Fn(&str) -> Error) -> Result<GroupRoot> {
         let count = usize::from(record.pv_count);
         if count > MAX_PVS || record.pv_index >= record.pv_count || block.len() < 512 + count * PvRecord::SIZE {
-            return Err(corrupt("its table of physical volumes is impossible"));
+            return Err(corrupt("its table of physical volumes is invalid"));
         }
         let extent_blocks = record.extent_blocks;
         if !extent_blocks.is_power_of_two() || !EXTENT_BLOCKS.contains(&extent_blocks) {
@@ -527,7 +527,7 @@ impl Superblock {
                 _ => entry.first_extent >= next,
             };
             if !is_placed || entry.data_offset != DATA_OFFSET || !fits {
-                return Err(corrupt("its table of physical volumes does not add up"));
+                return Err(corrupt("the sizes in its table of physical volumes contradict each other"));
             }
             // A gap, too, must stay within the format's limits.
             let end = entry.first_extent.checked_add(entry.extents).filter(|end| *end < RECORD_LIMIT);
@@ -541,7 +541,7 @@ impl Superblock {
         }
         let blocks = next.checked_mul(extent_blocks).filter(|blocks| *blocks < RECORD_LIMIT);
         let blocks = blocks.ok_or_else(|| corrupt("the group is larger than the format allows"))?;
-        let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is impossible"))?;
+        let zones = decode_zones(record).ok_or_else(|| corrupt("the table of zones that it names is invalid"))?;
         // The places of zones are known only after their table was read: see
         // [`Placement::of`](crate::placement::Placement::of).
         let inside = |start: u64, len: u64| !zones.is_empty() || holds(&pvs, extent_blocks, start, len);
@@ -557,13 +557,13 @@ impl Superblock {
             return Err(corrupt("it points outside the group"));
         }
         if !has_sound_journals(record, inside) {
-            return Err(corrupt("its second copy of the journal is impossible"));
+            return Err(corrupt("its second copy of the journal is invalid"));
         }
         let is_twice = record.incompatible & FEATURE_SECOND_JOURNAL != 0;
         let second_journal = is_twice.then_some(record.second_journal);
-        let bad = decode_bad(record).ok_or_else(|| corrupt("its bad places of the journal are impossible"))?;
+        let bad = decode_bad(record).ok_or_else(|| corrupt("its list of the journal's bad blocks is invalid"))?;
         let left = decode_left(block, record);
-        let left = left.ok_or_else(|| corrupt("what it says of physical volumes that are out is impossible"))?;
+        let left = left.ok_or_else(|| corrupt("its list of physical volumes that are out is invalid"))?;
         Ok(GroupRoot {
             uuid: Uuid(record.group_uuid),
             name: name.to_string(),
@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(place_behind(last - 4, 1024, 4), Some(last - 4));
         assert_eq!(place_behind(last - 4, 1024, 5), None);
         assert_eq!(place_behind(last - room, 1024, 5), Some(last + 1 - room), "the last multiple");
-        assert_eq!(most_extents(last - 4, 1024), 4);
+        assert_eq!(max_extents(last - 4, 1024), 4);
         assert_eq!(place_behind(1, 1 << 28, 5), Some(256), "extents of a terabyte");
     }
 
@@ -630,7 +630,7 @@ mod tests {
             index: [300, 400],
             stream_len: 10,
             clean: true,
-            bad: BadPlaces::default(),
+            bad: BadRuns::default(),
             lineage: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),
@@ -661,7 +661,7 @@ mod tests {
     fn bad_places_are_read_only_where_they_are_announced() {
         let decoded = |runs: Vec<Range<u64>>, features| {
             let pvs = vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 4, size: 1 << 30 }];
-            let bad = BadPlaces::from_runs(runs, 1 << 20).unwrap();
+            let bad = BadRuns::from_runs(runs, 1 << 20).unwrap();
             let group = GroupRoot { bad, ..a_root(pvs, features, 0) };
             let places = group.bad.runs().len();
             let superblock =
@@ -669,7 +669,7 @@ mod tests {
             let read = Superblock::decode(&superblock.encode(), "here");
             read.map(|read| assert_eq!(read, Some(superblock))).is_ok().then_some(places)
         };
-        let many = || (0..MOST_RUNS as u64).map(|n| n * 16..n * 16 + 3).collect::<Vec<_>>();
+        let many = || (0..MAX_BAD_RUNS as u64).map(|n| n * 16..n * 16 + 3).collect::<Vec<_>>();
         assert_eq!(decoded(many(), FEATURE_BAD_RUNS), Some(16));
         assert_eq!(decoded(vec![], 0), Some(0));
         assert_eq!(decoded(vec![], FEATURE_BAD_RUNS), None, "announced, and there are none");
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_out_is_read_only_where_it_makes_sense() {
+    fn marks_of_missing_pvs_are_read_only_if_valid() {
         let decoded = |pvs: usize, lineage, features, left: &[(u16, u32, u32)]| {
             let pv = |n: usize| PvEntry {
                 uuid: Uuid([n as u8 + 1; 16]),

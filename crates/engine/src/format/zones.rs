@@ -18,7 +18,7 @@ use std::ops::Range;
 /// First byte of each slot on a physical volume: a table goes to slot `serial % 2`.
 pub const ZONE_SLOTS: [u64; 2] = [64 << 10, 256 << 10];
 /// The most zones in a table: a slot has room for this many.
-pub const MOST_ZONES: usize = 4096;
+pub const MAX_ZONES: usize = 4096;
 /// The physical volume of a zone that has no place.
 const NOWHERE: u16 = u16::MAX;
 
@@ -78,7 +78,7 @@ impl ZoneTable {
     /// The table with these zones that follows this one.
     #[must_use]
     pub fn next(&self, zones: Vec<Zone>, group: u64) -> ZoneTable {
-        let count = u32::try_from(zones.len()).expect("at most MOST_ZONES");
+        let count = u32::try_from(zones.len()).expect("at most MAX_ZONES");
         let step = if planted::is("slot_overwritten") { 2 } else { 1 };
         let mut table = ZoneTable { serial: self.serial + step, count, crc: 0, zones };
         table.crc = block_crc(&table.encode(group), 8);

@@ -28,7 +28,7 @@ fn a_table_is_read_as_it_was_written_and_no_other() {
 
 #[test]
 fn the_largest_table_fits_into_a_slot() {
-    let table = ZoneTable { count: MOST_ZONES as u32, ..ZoneTable::default() };
+    let table = ZoneTable { count: MAX_ZONES as u32, ..ZoneTable::default() };
     assert!(ZONE_SLOTS[0] + table.bytes() <= ZONE_SLOTS[1]);
     assert!(ZONE_SLOTS[1] + table.bytes() <= super::super::superblock::COPY_OFFSETS[1]);
     let slots = super::super::superblock::COPY_OFFSETS[0] + super::super::superblock::SLOTS * BLOCK_SIZE;

@@ -1,10 +1,10 @@
 //! Replay: recovery applies the records of the journal, with the functions of the running group (G3).
 
 use super::Group;
-use super::ahead::blocks_taken;
 use super::catalog::{Catalog, empty_head};
-use super::holdings::Holdings;
+use super::prefetch::allocated_blocks;
 use super::read::replay_corrupt;
+use super::snapshot_usage::SnapshotUsage;
 use crate::core::count;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
@@ -28,16 +28,16 @@ impl Group {
                 *good
             })
             .collect();
-        if self.core.planted("given_before_replay") {
-            self.give_free_space_to_areas().await?;
+        if self.core.planted("discarded_before_replay") {
+            self.discard_to_back_areas().await?;
         }
         let placement = self.core.placement();
-        let window = self.window();
+        let window = self.batch_records();
         let inside = |start: u64, len: u64| placement.holds(start, len);
         for (at, (_, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
                 let records = &applied[at..applied.len().min(at + window)];
-                self.free_ahead(|| blocks_taken(records)).await;
+                self.prefetch_free_tree(|| allocated_blocks(records)).await;
             }
             let runs: Vec<(u64, u64)> = match record {
                 Record::Write { extents, .. } => extents.iter().map(|e| (e.vg_block.0, u64::from(e.len))).collect(),
@@ -61,10 +61,10 @@ impl Group {
         }
         // Blocks that are not free by now wait for recovery's own checkpoint.
         self.core.space.lock().abort_commit();
-        self.give_free_space_to_areas().await?;
+        self.discard_to_back_areas().await?;
         for (at, (seq, record, _)) in applied.iter().enumerate() {
             if at % window == 0 {
-                self.maps_ahead(&applied[at..applied.len().min(at + window)]).await;
+                self.prefetch_maps(&applied[at..applied.len().min(at + window)]).await;
             }
             self.replay_reached(*seq);
             self.replay_room().await?;
@@ -164,7 +164,7 @@ impl Group {
     /// Puts an empty volume into the catalog.
     pub(super) fn insert_new(&self, catalog: &mut Catalog, meta: VolumeMeta) -> Result<Arc<Volume>> {
         let id = meta.id;
-        catalog.refuse_known(Some(id), &[meta.head])?;
+        catalog.check_unknown(Some(id), &[meta.head])?;
         catalog.next_volume = catalog.next_volume.max(id.0 + 1);
         catalog.next_tree = catalog.next_tree.max(meta.head.0 + 1);
         if catalog.names.insert(meta.name.clone(), id).is_some() {
@@ -181,7 +181,7 @@ impl Group {
     /// Recomputes reservations and reserves from the counters.
     pub(super) fn settle_reservations(&self) {
         let catalog = self.catalog.read();
-        let holdings = Holdings(&catalog);
+        let usage = SnapshotUsage(&catalog);
         let mut shortfall = 0;
         let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {
@@ -190,9 +190,9 @@ impl Group {
             reserves.extend(state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, blocks)));
         }
         let reserves: Vec<_> =
-            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: holdings.held(id) })).collect();
+            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: usage.held(id) })).collect();
         let mut space = self.core.space.lock();
-        space.reserve_anew(shortfall);
+        space.reset_reserved(shortfall);
         for (id, reserve) in reserves {
             space.set_reserve(id, Some(reserve));
         }

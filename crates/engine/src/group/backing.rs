@@ -79,10 +79,10 @@ impl Core {
     }
 
     /// A write to these ranges met no room (U2): from now on the group checks for room there (U4).
-    pub fn lacks_room(&self, error: DiskError, segments: Segments) {
+    pub fn note_no_room(&self, error: DiskError, segments: Segments) {
         self.backing.state.lock().short = Some((error, segments));
         self.backing.is_short.store(true, Ordering::Release);
-        self.look_for_room();
+        self.poll_for_room();
     }
 
     /// U6: a write of these ranges met no room. Repeats it until there is some. `Err`: as in [`Core::pause_for_room`],
@@ -108,26 +108,26 @@ impl Core {
     /// successor will.
     pub async fn pause_for_room(&self, _: &Waiting<'_>, error: DiskError, segments: &Segments) -> Result<()> {
         let may_wait = || {
-            if self.waits_no_more.load(Ordering::Acquire) {
+            if self.waiting_ended.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             let is_open = self.backing.is_serving.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire);
-            match is_open && !self.planted("metadata_stops") {
+            match is_open && !self.planted("metadata_fails_without_room") {
                 true => Ok(()),
                 false => Err(Error::NoRoom(error)),
             }
         };
         may_wait()?;
-        self.lacks_room(error, segments.clone());
+        self.note_no_room(error, segments.clone());
         self.runtime.sleep(LOOK).await;
         may_wait()
     }
 
-    fn look_for_room(&self) {
+    fn poll_for_room(&self) {
         if self.space_finder().is_err() {
             return;
         }
-        if std::mem::replace(&mut self.backing.state.lock().is_looking, true) {
+        if std::mem::replace(&mut self.backing.state.lock().is_polling, true) {
             return;
         }
         let core = self.this.clone();
@@ -136,7 +136,7 @@ impl Core {
                 let Some(time) = core.upgrade().map(|core| core.runtime.sleep(LOOK)) else { return };
                 time.await;
                 let Some(core) = core.upgrade() else { return };
-                if core.closed.load(Ordering::Acquire) || !core.look_once().await {
+                if core.closed.load(Ordering::Acquire) || !core.poll_once().await {
                     return;
                 }
             }
@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// False: no room is missing any more.
-    async fn look_once(&self) -> bool {
+    async fn poll_once(&self) -> bool {
         let (short, unbacked) = {
             let state = self.backing.state.lock();
             (state.short.clone(), state.unbacked)
@@ -153,13 +153,13 @@ impl Core {
         if let Some((_, segments)) = short {
             // Freed blocks give room (U3).
             if self.space.lock().pending_blocks() > 0 {
-                self.want_checkpoint();
+                self.request_checkpoint();
             }
             // A filesystem that does not write in place can have allocated room and still none for a write.
-            if back(&*self.disks, segments).await.is_ok() && self.backing.stands().is_none() {
+            if back(&*self.disks, segments).await.is_ok() && self.backing.no_room_error().is_none() {
                 self.backing.state.lock().short = None;
                 self.backing.is_short.store(false, Ordering::Release);
-                if !self.planted("room_untold") {
+                if !self.planted("room_not_announced") {
                     self.space_event.notify();
                 }
             }
@@ -171,8 +171,8 @@ impl Core {
             self.backing.state.lock().unbacked = None;
         }
         let mut state = self.backing.state.lock();
-        state.is_looking = state.short.is_some() || state.unbacked.is_some();
-        state.is_looking
+        state.is_polling = state.short.is_some() || state.unbacked.is_some();
+        state.is_polling
     }
 }
 
@@ -194,17 +194,17 @@ impl Group {
     pub(super) async fn back_at_opening(&self) {
         if let Err(error) = self.back_areas().await {
             self.core.backing.state.lock().unbacked = Some(error);
-            self.core.look_for_room();
+            self.core.poll_for_room();
         }
     }
 
     /// U5. Call it when the journal's blocks are taken and nothing was written yet. If there is too little to discard,
     /// the opening continues: it may need no new block, and otherwise reports that there is no room.
-    pub(super) async fn give_free_space_to_areas(&self) -> Result<()> {
+    pub(super) async fn discard_to_back_areas(&self) -> Result<()> {
         let core = &self.core;
         let is_unbacked = || core.backing.state.lock().unbacked.is_some();
         let tree = core.space.lock().free_tree();
-        let mut next = (!core.planted("areas_left_unbacked")).then_some(0);
+        let mut next = (!core.planted("areas_stay_unbacked")).then_some(0);
         // The next check of the areas comes after twice as many discarded blocks.
         let mut leaves = 1;
         while let Some(first) = next.filter(|_| is_unbacked()) {
@@ -237,7 +237,7 @@ impl Group {
     /// # Errors
     /// As above.
     pub fn has_room_for_records(&self) -> Result<()> {
-        self.core.backing.stands().map_or(Ok(()), |error| Err(Error::NoRoom(error)))
+        self.core.backing.no_room_error().map_or(Ok(()), |error| Err(Error::NoRoom(error)))
     }
 
     /// What is missing, for the administrator.
@@ -250,7 +250,7 @@ impl Group {
     }
 
     /// U3: discards the blocks that the last checkpoint freed, if room is short there.
-    pub(super) async fn give_back_room(&self) {
+    pub(super) async fn release_room(&self) {
         if !self.core.backing.is_short() {
             return;
         }

@@ -1,24 +1,25 @@
-//! Bookmarks: what is kept of a snapshot so that a list of changes can begin there when its contents are gone.
+//! Bookmarks. A bookmark keeps enough of a snapshot that a list of changes can begin there after its contents are gone.
 //!
-//! A bookmark is a volume with a name that no request can name ([`BOOKMARK`]), made as a snapshot of the snapshot. Then all of it is
-//! discarded. It keeps the point, and with it the births of what comes later; what only the point had is an orphan of it, and is freed
-//! ([`orphans`](super::orphans)).
+//! A bookmark is made as a snapshot of the snapshot, with a name that no request can use ([`BOOKMARK`]). Then all of it
+//! is discarded. It keeps the point, and so the births of later blocks. Blocks that only the point had become its
+//! orphans, and are freed ([`orphans`](super::orphans)).
 //!
 //! Invariants
 //!
-//! * MK1 A bookmark counts while an ancestor of its head is the point that it was made of, or a later one with the same contents: by its
-//!   epoch, which is kept with it. When the last other volume that came from there is gone, the point is merged, and the bookmark has
-//!   ended: nothing can be compared with it.
-//! * MK2 Where something was unmapped in a head since a point, the leaf that covers the place is younger than the point. A leaf that
-//!   [`apply_unmap`](crate::volume::state::apply_unmap) leaves to cover a hole is made the head's own. So a hole in an older leaf was there
-//!   before.
-//! * MK3 A list of changes that begins at a bookmark has all that is younger than the point, and as zeros every hole that a younger leaf
-//!   covers: what the point had there is not known any more. Zeros may be in it that were zeros before, and no other block that is equal.
-//! * MK4 A bookmark gives way when no snapshot is left to be dropped: it holds no data once it is empty.
+//! * MK1 A bookmark counts while an ancestor of its head is the point that it was made of, or a later point with the
+//!   same contents. The epoch that is stored in the bookmark shows which. When the last other volume that came from the
+//!   point is gone, the point is merged. Then the bookmark has ended: nothing can be compared with it.
+//! * MK2 If a range was unmapped in a head since a point, the leaf that covers the range is younger than the point.
+//!   When [`apply_unmap`](crate::volume::state::apply_unmap) leaves a leaf to cover a hole, the head owns that leaf. So
+//!   a hole in an older leaf is older than the point.
+//! * MK3 A list of changes from a bookmark has all blocks that are younger than the point. It also has, as zeros, every
+//!   hole that a younger leaf covers, because the point's contents there are unknown. So it may list zeros that were
+//!   zeros before. It lists no other equal block.
+//! * MK4 A full group drops bookmarks only when it has no snapshot left to drop: an empty bookmark holds no data.
 
 use super::Group;
 use super::catalog::Catalog;
-use super::point::HeadSeen;
+use super::point::HeadState;
 use crate::error::{Error, Result};
 use crate::model::{Attributes, BOOKMARK, NewSnapshot, TreeKind, VolumeInfo, VolumeState, is_bookmark};
 use crate::planted;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 const EPOCH: &str = "epoch=";
 const POINT: &str = "point=";
 const OF: &str = "of=";
-/// Blocks that are discarded in one go.
+/// Blocks that are discarded in one step.
 const PART: u64 = 1 << 18;
 
 /// A bookmark as it is shown.
@@ -39,12 +40,12 @@ pub struct Bookmark {
     pub name: String,
     /// The identity of the contents that it stands for.
     pub point: Uuid,
-    /// The identifier of the volume that these were a snapshot of.
+    /// The identifier of the volume from which the snapshot was taken.
     pub of: Uuid,
     /// Seconds since 1970.
     pub created: u64,
     pub blocks: u64,
-    /// Blocks that are still to be given up.
+    /// Blocks that it still maps.
     pub held: u64,
     /// Nothing can be compared with it any more (MK1).
     pub has_ended: bool,
@@ -75,7 +76,8 @@ impl Catalog {
 }
 
 impl Group {
-    /// Keeps what a list of changes needs to begin at this snapshot, under a name of its own. The snapshot stays, and may be removed.
+    /// Keeps what a list of changes needs to begin at this snapshot, under a name of its own. The snapshot stays, and
+    /// may be removed later.
     pub async fn bookmark(
         self: &Arc<Self>,
         snapshot: VolumeId,
@@ -91,7 +93,7 @@ impl Group {
                 if state.closed || state.invalid() {
                     return Err(Error::InvalidSnapshot);
                 }
-                (HeadSeen::of(&state.meta, &state.head), state.meta.origin, state.meta.uuid)
+                (HeadState::of(&state.meta, &state.head), state.meta.origin, state.meta.uuid)
             };
             let origin = origin.and_then(|id| catalog.volumes.get(&id)).map(|origin| origin.state.lock().meta.uuid);
             let point = catalog.identity(head).ok_or(Error::Moved)?;
@@ -109,12 +111,12 @@ impl Group {
             attributes: Attributes { created, tags, ..Attributes::default() },
         };
         let made = self.snapshot(&[spec]).await?[0];
-        // Somebody may have written to it just before.
-        if self.point_of(made)? != Some(point) && !planted::is("bookmark_of_anything") {
+        // A write may have come just before.
+        if self.point_of(made)? != Some(point) && !planted::is("bookmark_of_written_head") {
             self.remove(&[made]).await?;
             return Err(Error::Moved);
         }
-        // From here on no program that does not know bookmarks opens the group.
+        // From here on, a program that does not know bookmarks refuses the group.
         if let Err(error) = self.checkpoint().await {
             self.remove(&[made]).await?;
             return Err(error);
@@ -122,7 +124,7 @@ impl Group {
         Ok(made)
     }
 
-    /// Gives up a part of what a bookmark still maps. False: there is nothing left.
+    /// Unmaps a part of what a bookmark still maps. False: it maps nothing any more.
     pub async fn empty_bookmark(self: &Arc<Self>, id: VolumeId) -> Result<bool> {
         let info = self.volume_info(id)?;
         if !is_bookmark(&info.name) || info.state == VolumeState::Invalid {
@@ -130,7 +132,7 @@ impl Group {
         }
         let volume = self.volume(id)?;
         let compared = self.compare(None, id)?;
-        // Of a volume that is larger than any disk, only what it has takes time.
+        // A volume may be larger than any disk. Only mapped blocks take time.
         let part = self.changed(&compared, 0, 1).await?;
         let (Some(first), size) = (part.ranges.first().map(|range| range.start).or(part.next), info.blocks) else {
             return Ok(false);

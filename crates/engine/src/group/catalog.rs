@@ -11,7 +11,7 @@
 //!   [`Catalog::insert_tree`] and similar functions. With debug assertions each checkpoint compares the cache with a
 //!   search.
 
-use crate::dead::{self, Points};
+use crate::dead_blocks::{self, PointEpochs};
 use crate::error::{Error, Result};
 use crate::model::{GroupAttributes, Tree, TreeKind, TreeMeta};
 use crate::planted;
@@ -42,7 +42,7 @@ pub struct Catalog {
     /// For points that were searched for orphans: [`Catalog::orphans_at_most`] after the search. In memory only.
     pub searched: BTreeMap<TreeId, u64>,
     /// The epochs of `trees`.
-    pub points: Arc<Points>,
+    pub points: Arc<PointEpochs>,
 }
 
 impl Catalog {
@@ -52,7 +52,7 @@ impl Catalog {
         next_volume: u64,
         next_tree: u64,
         attributes: GroupAttributes,
-        points: Arc<Points>,
+        points: Arc<PointEpochs>,
     ) -> Catalog {
         Catalog {
             volumes: BTreeMap::new(),
@@ -82,7 +82,7 @@ impl Catalog {
     }
 
     /// A record of a new volume or tree must name unused ids. Otherwise the record is not of this group.
-    pub fn refuse_known(&self, volume: Option<VolumeId>, trees: &[TreeId]) -> Result<()> {
+    pub fn check_unknown(&self, volume: Option<VolumeId>, trees: &[TreeId]) -> Result<()> {
         let is_known = |tree: &TreeId| self.trees.contains_key(tree) || self.heads.contains_key(tree);
         if volume.is_some_and(|id| self.volumes.contains_key(&id)) || trees.iter().any(is_known) {
             return Err(Error::Corrupt {
@@ -108,9 +108,9 @@ impl Catalog {
     /// Inserts a point or dying tree. Replaces a tree with the same id.
     pub fn insert_tree(&mut self, tree: TreeMeta) {
         let (id, charged) = (tree.id, tree.charged);
-        self.points.came(tree.epoch);
+        self.points.add(tree.epoch);
         if let Some(before) = self.trees.insert(id, tree) {
-            self.points.went(before.epoch);
+            self.points.remove(before.epoch);
             forget(&mut self.charged, before.charged, &id);
         }
         if let Some(charged) = charged {
@@ -121,8 +121,8 @@ impl Catalog {
 
     pub fn remove_tree(&mut self, id: TreeId) -> Option<TreeMeta> {
         let tree = self.trees.remove(&id)?;
-        self.points.went(tree.epoch);
-        forget(&mut self.charged, tree.charged.filter(|_| !planted::is("charged_kept")), &id);
+        self.points.remove(tree.epoch);
+        forget(&mut self.charged, tree.charged.filter(|_| !planted::is("charge_not_dropped")), &id);
         self.removable.remove(&id);
         Some(tree)
     }
@@ -135,7 +135,7 @@ impl Catalog {
     /// C2 may apply to the tree now, or no longer apply.
     fn count_children(&mut self, id: TreeId) {
         let children = self.children.get(&id).map_or(0, BTreeSet::len);
-        let most = usize::from(!planted::is("heir_not_named"));
+        let most = usize::from(!planted::is("last_child_not_recorded"));
         if children <= most && self.trees.contains_key(&id) {
             self.removable.insert(id);
         } else {
@@ -144,7 +144,7 @@ impl Catalog {
     }
 
     /// C4: whether the cached facts equal the result of a search.
-    pub fn is_kept_well(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let children = |tree: &TreeMeta| self.children.get(&tree.id).map_or(0, BTreeSet::len);
         let removable = self.trees.values().filter(|tree| children(tree) <= 1).map(|tree| tree.id);
         let mut charged: BTreeMap<VolumeId, BTreeSet<TreeId>> = BTreeMap::new();
@@ -188,7 +188,7 @@ impl Catalog {
 
     /// Merges counters of dead blocks in all trees, if a point has gone (N2).
     pub fn fold_dead(&mut self) {
-        if !self.points.take_gone() {
+        if !self.points.take_removed() {
             return;
         }
         self.trees.values_mut().for_each(|tree| self.points.fold(&mut tree.dead));
@@ -196,7 +196,7 @@ impl Catalog {
     }
 
     /// The most counters of dead blocks that any tree has, and how many points there are (N2).
-    pub fn most_dead(&self) -> (usize, usize) {
+    pub fn max_dead_counters(&self) -> (usize, usize) {
         let of_trees = self.trees.values().map(|tree| tree.dead.len());
         let of_heads = self.volumes.values().map(|volume| volume.state.lock().head.dead.len());
         (of_trees.chain(of_heads).max().unwrap_or(0), self.points.count())
@@ -207,11 +207,11 @@ impl Catalog {
         if planted::is("newest_removed_first") {
             return self.removable().last().map(|t| t.id);
         }
-        self.removal_under_way().or_else(|| self.removable().next().map(|t| t.id))
+        self.current_removal().or_else(|| self.removable().next().map(|t| t.id))
     }
 
     /// The removal in progress (C3).
-    pub fn removal_under_way(&self) -> Option<TreeId> {
+    pub fn current_removal(&self) -> Option<TreeId> {
         self.removable().find(|t| t.kind == TreeKind::Dying && t.cursor > 0).map(|t| t.id)
     }
 
@@ -236,7 +236,7 @@ impl Catalog {
         let unused = |tree: &TreeMeta| match tree.kind {
             // It will soon be no child, and does not count.
             TreeKind::Dying => 0,
-            _ => dead::above(&tree.dead, lower),
+            _ => dead_blocks::above(&tree.dead, lower),
         };
         let mut least = u64::MAX;
         for child in self.children_of(point) {

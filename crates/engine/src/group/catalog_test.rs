@@ -14,10 +14,10 @@ fn point(id: u64, parent: Option<u64>, charged: Option<u64>) -> TreeMeta {
     }
 }
 
-/// A point is dying while it has one child or none, and what is charged to a volume goes with its point.
+/// A point is dying while it has one child or none. What is charged to a volume goes with its point.
 #[test]
-fn what_is_kept_beside_trees_follows_them() {
-    let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(Points::new(true)));
+fn cached_values_follow_the_trees() {
+    let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(PointEpochs::new(true)));
     catalog.insert_tree(point(1, None, Some(5)));
     assert_eq!(catalog.next_removal(), Some(TreeId(1)), "C2: it has no child");
     for child in [2, 3] {
@@ -25,26 +25,26 @@ fn what_is_kept_beside_trees_follows_them() {
         catalog.add_child(Some(TreeId(1)), TreeId(child));
         (0..2).for_each(|head| catalog.add_child(Some(TreeId(child)), TreeId(10 * child + head)));
     }
-    assert_eq!((catalog.next_removal(), catalog.is_kept_well()), (None, true), "C2, C4");
+    assert_eq!((catalog.next_removal(), catalog.is_consistent()), (None, true), "C2, C4");
     assert_eq!(catalog.charged_to(VolumeId(5)).count(), 3);
     catalog.remove_child(Some(TreeId(1)), TreeId(3));
-    assert_eq!((catalog.next_removal(), catalog.is_kept_well()), (Some(TreeId(1)), true), "C2: it has one child");
+    assert_eq!((catalog.next_removal(), catalog.is_consistent()), (Some(TreeId(1)), true), "C2: it has one child");
     catalog.remove_tree(TreeId(1));
     catalog.insert_tree(point(2, None, None));
     assert_eq!(catalog.charged_to(VolumeId(5)).collect::<Vec<_>>(), [TreeId(3)]);
-    assert!(catalog.is_kept_well(), "C4");
+    assert!(catalog.is_consistent(), "C4");
 }
 
-/// A removal that a crash interrupted goes on before another begins.
+/// A removal that a crash interrupted continues before another begins.
 #[test]
 fn what_was_begun_is_removed_first() {
-    let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(Points::new(true)));
+    let mut catalog = Catalog::new(9, 9, 9, GroupAttributes::default(), Arc::new(PointEpochs::new(true)));
     for id in [1, 2, 3] {
         catalog.insert_tree(point(id, None, None));
     }
-    assert_eq!((catalog.next_removal(), catalog.removal_under_way()), (Some(TreeId(1)), None));
+    assert_eq!((catalog.next_removal(), catalog.current_removal()), (Some(TreeId(1)), None));
     catalog.insert_tree(TreeMeta { kind: TreeKind::Dying, cursor: 7, ..point(2, None, None) });
-    assert_eq!((catalog.next_removal(), catalog.removal_under_way()), (Some(TreeId(2)), Some(TreeId(2))), "C3");
+    assert_eq!((catalog.next_removal(), catalog.current_removal()), (Some(TreeId(2)), Some(TreeId(2))), "C3");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_removal_that_is_not_gone_on_with_is_found() {
 
 #[test]
 fn a_catalog_that_is_not_kept_is_found() {
-    for bug in ["heir_not_named", "charged_kept"] {
-        must_be_found(bug, what_is_kept_beside_trees_follows_them);
+    for bug in ["last_child_not_recorded", "charge_not_dropped"] {
+        must_be_found(bug, cached_values_follow_the_trees);
     }
 }

@@ -13,7 +13,7 @@ use super::Group;
 use super::progress::{CheckProgress, Progress};
 use super::read::{BadCopy, either, read_stream};
 use crate::core::Core;
-use crate::dead::{self, Dead};
+use crate::dead_blocks::{self, DeadCounters};
 use crate::disk::{DiskOp, Disks, start};
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
@@ -53,11 +53,11 @@ const MAX_FINDINGS: usize = 100;
 const IDENTITY_BLOCKS: u64 = 16 << 20;
 
 /// Metadata grows for a check only up to this fraction of the group.
-const METADATA_FOR_LOOKS: u64 = 8;
+const METADATA_FOR_CHECKS: u64 = 8;
 
-struct Quiet;
+struct NoTasks;
 
-impl Runtime for Quiet {
+impl Runtime for NoTasks {
     fn spawn(&self, _name: &'static str, task: Task) {
         drop(task);
     }
@@ -83,7 +83,7 @@ impl Group {
     /// Reads everything that an opening reads: superblocks, the last checkpoint and the journal. Writes nothing.
     /// Another process may have the group open, and may overwrite a part meanwhile: so a failure may be retried.
     pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
-        look_at(disks, true).await.map(drop)
+        open_for_check(disks, true).await.map(drop)
     }
 
     /// Verifies everything like [`check`](Self::check), and repairs bad copies of metadata from the good ones.
@@ -103,49 +103,48 @@ impl Group {
     }
 
     async fn verify_open(self: &Arc<Self>, repair: bool) -> Result<CheckReport> {
-        self.make_room_for_look().await?;
+        self.make_room_for_check().await?;
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
-        let look = Look::begin(&self.core);
-        let group = look_at(self.core.disks.clone(), true).await;
+        let pin = CheckpointPin::new(&self.core);
+        let group = open_for_check(self.core.disks.clone(), true).await;
         drop(hold);
         let mut report = CheckReport::default();
         match group {
             Ok(group) => {
                 let mut check = Check::new(&group);
                 let shown = Shown::begin(&self.progress);
-                let seen = |progress| self.progress.checks(progress);
+                let seen = |progress| self.progress.set_check(progress);
                 check.seen = &seen;
-                let outcome = check.run(&|| look.go_on()).await;
+                let outcome = check.run(&|| pin.is_held()).await;
                 // No metadata block is reused while no checkpoint ends.
                 let hold = if repair { Some(self.hold_checkpoints().await) } else { None };
-                look.go_on()?;
+                pin.is_held()?;
                 report = check.finish(outcome, repair).await?;
                 drop((hold, shown));
             }
             Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
             Err(error) => return Err(error),
         }
-        look.go_on()?;
+        pin.is_held()?;
         Ok(report)
     }
 
-    /// Grows metadata until a look can last while checkpoints end (M6). Without space for that, the look begins
+    /// Grows metadata until a pin can last while checkpoints end (M6). Without space for that, the check begins
     /// nevertheless, and may be ended early.
-    async fn make_room_for_look(&self) -> Result<()> {
-        let most = self.core.placement().count() / METADATA_FOR_LOOKS;
+    async fn make_room_for_check(&self) -> Result<()> {
+        let most = self.core.placement().count() / METADATA_FOR_CHECKS;
         loop {
             let (is_short, metadata) = {
                 let meta = self.core.meta.lock();
-                (meta.is_short_for_look(), 2 * meta.total())
+                (meta.is_short_for_pin(), 2 * meta.total())
             };
-            if !is_short || metadata >= most || self.core.planted("no_room_for_looks") {
+            if !is_short || metadata >= most || self.core.planted("no_room_for_check") {
                 return Ok(());
             }
             // It takes neither reserved space nor nearly all of the free space.
-            let is_there_plenty =
-                self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_LOOKS;
-            let open = if is_there_plenty { OpenArenas::Kept } else { OpenArenas::Stay };
+            let has_plenty = self.core.space.lock().available() > self.core.placement().count() / METADATA_FOR_CHECKS;
+            let open = if has_plenty { OpenArenas::StayWithReserved } else { OpenArenas::Stay };
             match self.core.grow(open).await {
                 Ok(true) => {}
                 Ok(false) | Err(Error::NoSpace { .. }) => return Ok(()),
@@ -157,7 +156,7 @@ impl Group {
     /// [`check`](Self::check), or [`repair`](Self::repair), which calls `seen` with its progress.
     pub async fn verify(disks: Arc<dyn Disks>, repair: bool, seen: &Seen<'_>) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        match look_at(disks, false).await {
+        match open_for_check(disks, false).await {
             Ok(group) => {
                 let mut check = Check::new(&group);
                 check.seen = seen;
@@ -172,40 +171,40 @@ impl Group {
 }
 
 /// The group as recovery would see it now. `is_live`: it is open meanwhile.
-async fn look_at(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
+async fn open_for_check(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
     let config = Config { read_only: true, ..Config::default() };
-    Group::open_as(disks, Arc::new(Quiet), config, is_live, None).await
+    Group::open_as(disks, Arc::new(NoTasks), config, is_live, None).await
 }
 
 /// Holds the blocks of an open group's last checkpoint while it exists (M6).
-struct Look<'a> {
+struct CheckpointPin<'a> {
     core: &'a Core,
     number: u64,
 }
 
-impl<'a> Look<'a> {
-    fn begin(core: &'a Core) -> Self {
+impl<'a> CheckpointPin<'a> {
+    fn new(core: &'a Core) -> Self {
         let mut meta = core.meta.lock();
-        let number = meta.begin_look();
-        if core.planted("nothing_kept") {
-            meta.end_looks();
+        let number = meta.pin_checkpoint();
+        if core.planted("kept_blocks_reused") {
+            meta.drop_pins();
         }
-        Look { core, number }
+        CheckpointPin { core, number }
     }
 
-    fn go_on(&self) -> Result<()> {
-        match self.core.meta.lock().is_kept(self.number) || self.core.planted("nothing_kept") {
+    fn is_held(&self) -> Result<()> {
+        match self.core.meta.lock().is_pinned(self.number) || self.core.planted("kept_blocks_reused") {
             true => Ok(()),
             false => Err(Error::Busy(
-                "the check was disturbed: writes needed the metadata blocks that it kept; try again later".into(),
+                "the check ended early: writes needed the metadata blocks that it reads; run it again later".into(),
             )),
         }
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for CheckpointPin<'_> {
     fn drop(&mut self) {
-        self.core.meta.lock().look_done(self.number);
+        self.core.meta.lock().unpin_checkpoint(self.number);
     }
 }
 
@@ -235,7 +234,7 @@ struct Check<'a> {
     seen: &'a Seen<'a>,
 }
 
-/// What is called with the progress of a check.
+/// Gets the progress of a check.
 pub type Seen<'a> = dyn Fn(CheckProgress) + Send + Sync + 'a;
 
 /// Progress that is shown while it lives.
@@ -243,14 +242,14 @@ struct Shown<'a>(&'a Progress);
 
 impl<'a> Shown<'a> {
     fn begin(progress: &'a Progress) -> Self {
-        progress.checks(CheckProgress::default());
+        progress.set_check(CheckProgress::default());
         Shown(progress)
     }
 }
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.0.checked();
+        self.0.clear_check();
     }
 }
 
@@ -419,20 +418,20 @@ impl<'a> Check<'a> {
         double_free
     }
 
-    async fn run(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+    async fn run(&mut self, may_continue: &impl Fn() -> Result<()>) -> Result<()> {
         self.fixed_areas();
         self.stream().await?;
         let trees = self.trees();
         for tree in trees.values() {
-            self.tree(tree, &trees, go_on).await?;
+            self.tree(tree, &trees, may_continue).await?;
         }
         self.name_unproven(&trees);
-        self.free_space(go_on).await?;
+        self.free_space(may_continue).await?;
         self.metadata();
         Ok(())
     }
 
-    /// Who has blocks that cannot be read (MB7). Blocks of a point belong to all volumes above it.
+    /// The volumes with unreadable blocks (MB7). Blocks of a point belong to all volumes above it.
     fn name_unproven(&mut self, trees: &BTreeMap<TreeId, TreeMeta>) {
         let mut above: BTreeMap<TreeId, Vec<String>> = self.unproven.keys().map(|tree| (*tree, Vec::new())).collect();
         let volumes =
@@ -487,7 +486,7 @@ impl<'a> Check<'a> {
         &mut self,
         tree: &TreeMeta,
         trees: &BTreeMap<TreeId, TreeMeta>,
-        go_on: &impl Fn() -> Result<()>,
+        may_continue: &impl Fn() -> Result<()>,
     ) -> Result<()> {
         let parent = tree.parent.and_then(|p| trees.get(&p));
         let lower = parent.map_or(Epoch(0), |p| p.epoch);
@@ -497,7 +496,7 @@ impl<'a> Check<'a> {
         let mut cursor = if tree.kind == TreeKind::Dying { tree.cursor } else { 0 };
         let mut sums = Sums::default();
         loop {
-            go_on()?;
+            may_continue()?;
             yield_now().await;
             let core = &self.group.core;
             // A shared node that was walked before needs no second walk.
@@ -557,7 +556,7 @@ impl<'a> Check<'a> {
                 .find(format!("tree {}: {} blocks are its own, its counter says {}", tree.id, counted.own, tree.own));
         }
         if let Some(parent) = parent.filter(|p| p.kind == TreeKind::Point) {
-            self.dead(tree, parent, trees, go_on).await?;
+            self.dead(tree, parent, trees, may_continue).await?;
         }
         Ok(())
     }
@@ -603,13 +602,13 @@ impl<'a> Check<'a> {
         tree: &TreeMeta,
         parent: &TreeMeta,
         trees: &BTreeMap<TreeId, TreeMeta>,
-        go_on: &impl Fn() -> Result<()>,
+        may_continue: &impl Fn() -> Result<()>,
     ) -> Result<()> {
         let core = &self.group.core;
-        let mut counted = Dead::new();
+        let mut counted = DeadCounters::new();
         let mut cursor = 0;
         loop {
-            go_on()?;
+            may_continue()?;
             yield_now().await;
             let step = core
                 .with_nodes_privileged(|| {
@@ -628,7 +627,7 @@ impl<'a> Check<'a> {
                 .await?;
             let (step, dead) = step;
             for (birth, blocks) in dead.into_iter().filter(|(_, blocks)| *blocks > 0) {
-                dead::add(&mut counted, birth, blocks);
+                dead_blocks::add(&mut counted, birth, blocks);
             }
             match step.next {
                 Some(next) => cursor = next,
@@ -639,10 +638,10 @@ impl<'a> Check<'a> {
         kept.retain(|(_, blocks)| *blocks > 0);
         // N1: births between the same points have only one sum.
         let above = epochs_above(tree, trees);
-        dead::fold(&mut counted, &above);
-        dead::fold(&mut kept, &above);
+        dead_blocks::fold(&mut counted, &above);
+        dead_blocks::fold(&mut kept, &above);
         if kept != counted {
-            let total = |dead: &Dead| dead::above(dead, Epoch(0));
+            let total = |dead: &DeadCounters| dead_blocks::above(dead, Epoch(0));
             self.report.find(format!(
                 "tree {}: its parent holds {} blocks that it no longer uses, its counter says {}",
                 tree.id,
@@ -654,7 +653,7 @@ impl<'a> Check<'a> {
     }
 
     /// Free space, arenas and pending blocks must not overlap used blocks. Together they must be all blocks.
-    async fn free_space(&mut self, go_on: &impl Fn() -> Result<()>) -> Result<()> {
+    async fn free_space(&mut self, may_continue: &impl Fn() -> Result<()>) -> Result<()> {
         let core = &self.group.core;
         let (tree, arenas, pending, count) = {
             let space = core.space.lock();
@@ -664,7 +663,7 @@ impl<'a> Check<'a> {
         let mut free = 0;
         let mut runs: Vec<(&str, u64, u64)> = Vec::new();
         loop {
-            go_on()?;
+            may_continue()?;
             yield_now().await;
             let step =
                 core.with_nodes_privileged(|| map::walk_step(&core.cache, &tree, cursor, &|_, _, _| Ok(false))).await?;

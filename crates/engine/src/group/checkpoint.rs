@@ -8,18 +8,18 @@
 
 use super::backing::label_area;
 use super::catalog::Catalog;
-use super::checkpoint_lock::NoCheckpoint;
+use super::checkpoint_lock::CheckpointHold;
 use super::label::write_superblock;
 use super::{Durable, Group, Root};
-use crate::core::{Pace, count};
+use crate::core::{Throttle, count};
 use crate::disk::{Completion, DiskError, DiskOp, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{
     INDEX_ENTRIES, IndexEntry, PAGE_PAYLOAD, RunRecord, Stream, UnprovenRecord, encode_index, encode_page, sealed_crc,
 };
 use crate::format::superblock::{GroupRoot, Superblock};
-use crate::journal::places::BadPlaces;
-use crate::journal::{Capture, Keeper};
+use crate::journal::bad_runs::BadRuns;
+use crate::journal::{Capture, JournalOwner};
 use crate::model::{Attributes, GroupAttributes, TreeMeta};
 use crate::planted;
 use crate::space::{AllocContext, COMMIT_STEP, OpenArenas, Run, join_runs};
@@ -60,7 +60,7 @@ fn tree_bytes(tree: &TreeMeta) -> u64 {
 }
 
 /// A tree as the stream has it.
-fn kept_tree(tree: &TreeMeta) -> TreeMeta {
+fn stored_tree(tree: &TreeMeta) -> TreeMeta {
     match planted::is("cursor_not_kept") {
         true => TreeMeta { cursor: 0, ..tree.clone() },
         false => tree.clone(),
@@ -102,7 +102,7 @@ impl Group {
             return Err(Error::ReadOnly);
         }
         while self.checkpoints.enter(ticket).await {
-            self.core.journal.checkpoint_wanted.store(false, Ordering::Release);
+            self.core.journal.checkpoint_requested.store(false, Ordering::Release);
             // No checkpoint may follow one that failed half way: a caller that waited here finds the group stopped.
             let outcome = match self.core.journal.failed() {
                 Ok(()) => self.checkpoint_alone(clean).await,
@@ -111,7 +111,9 @@ impl Group {
             match &outcome {
                 Ok(()) => {}
                 // A successor goes on (U6).
-                Err(Error::Closed) if !self.core.planted("successor_untold") => self.core.journal.stop(Error::Closed),
+                Err(Error::Closed) if !self.core.planted("closed_counts_as_failure") => {
+                    self.core.journal.stop(Error::Closed);
+                }
                 Err(error) => self.core.journal.stop_after(error.clone(), "a checkpoint failed"),
             }
             self.checkpoints.leave(outcome.is_ok());
@@ -121,11 +123,11 @@ impl Group {
     }
 
     /// Waits for the running checkpoint and keeps the next one out.
-    pub(super) async fn hold_checkpoints(&self) -> NoCheckpoint<'_> {
+    pub(super) async fn hold_checkpoints(&self) -> CheckpointHold<'_> {
         loop {
             let ticket = self.checkpoints.ticket();
             if self.checkpoints.enter(ticket).await {
-                return NoCheckpoint(&self.checkpoints);
+                return CheckpointHold(&self.checkpoints);
             }
         }
     }
@@ -139,8 +141,8 @@ impl Group {
         self.core.repair_copies().await;
         self.make_stream_room().await?;
         let captured = self.capture()?;
-        if self.core.planted("give_back_early") {
-            self.give_back_room().await;
+        if self.core.planted("room_released_early") {
+            self.release_room().await;
         }
         if self.core.planted("discards_early") {
             let freed = self.core.space.lock().committing().to_vec();
@@ -159,28 +161,28 @@ impl Group {
         let (is_crowded, metadata) = {
             let mut meta = self.core.meta.lock();
             meta.finish_commit(&self.core.cache);
-            (meta.is_crowded_by_looks(), 2 * meta.total())
+            (meta.is_crowded_by_pins(), 2 * meta.total())
         };
         if is_crowded && metadata < self.core.placement().count() / LOOKS_GROW_TO {
             self.core.grow_ahead();
         }
         self.core.space_event.notify();
-        let freed = match self.core.discards.wants_freed() {
+        let freed = match self.core.discards.discards_freed() {
             true => self.core.space.lock().committing().to_vec(),
             false => Vec::new(),
         };
         match self.readers_are_done().await {
             true => {
-                self.give_back_room().await;
+                self.release_room().await;
                 self.commit_freed().await?;
-                self.give_back_freed(&freed);
+                self.discard_freed(&freed);
             }
             false => self.core.space.lock().abort_commit(),
         }
         if self.orphaned(&self.catalog.read()).is_some() {
-            self.want_reclaim();
+            self.request_reclaim();
         }
-        self.end_standstill();
+        self.resume_removal();
         self.core.space_event.notify();
         Ok(())
     }
@@ -189,13 +191,13 @@ impl Group {
     /// for a limited time, as a disk may retry a sector for long (L6). False: the freed blocks must wait for the next
     /// checkpoint.
     async fn readers_are_done(&self) -> bool {
-        if self.core.planted("no_readers_done") {
+        if self.core.planted("readers_not_waited_for") {
             return true;
         }
-        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.next_request())).collect();
         let mut done = pin!(async {
             for (volume, begun) in &volumes {
-                volume.readers_done(*begun).await;
+                volume.wait_for_readers(*begun).await;
             }
         });
         let mut limit = self.core.runtime.sleep(LONGEST_READ);
@@ -212,12 +214,12 @@ impl Group {
     /// is larger than the free metadata, each checkpoint frees the nodes that the previous one replaced. If much of the
     /// tree changes, each checkpoint writes the nodes that the previous one dirtied (L7).
     async fn commit_freed(&self) -> Result<()> {
-        let keep = || self.core.meta.lock().kept_from_commit();
+        let keep = || self.core.meta.lock().reserved_from_commit();
         let (committed, is_done) = self.commit_some(keep).await?;
         if !is_done {
             self.core.space.lock().abort_commit();
             if committed {
-                self.want_checkpoint();
+                self.request_checkpoint();
             }
         }
         Ok(())
@@ -227,7 +229,7 @@ impl Group {
     /// waits for recovery's own checkpoint, because replay needs metadata, too.
     pub(super) async fn return_freed(&self) -> Result<()> {
         let at_once = self.core.planted("frees_at_once");
-        let keep = || if at_once { 0 } else { self.core.meta.lock().kept_from_arenas() };
+        let keep = || if at_once { 0 } else { self.core.meta.lock().reserved_from_arenas() };
         match self.commit_some(keep).await? {
             (_, false) if at_once => Err(self.core.no_space(1)),
             _ => Ok(()),
@@ -237,16 +239,16 @@ impl Group {
     /// Makes runs that are being committed usable, and leaves this many metadata blocks. Returns whether there were
     /// any, and whether none are left.
     async fn commit_some(&self, keep: impl Fn() -> u64) -> Result<(bool, bool)> {
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         let mut dirtied = 0;
         for step in 0u64.. {
             if self.is_dirty_enough(dirtied) && step > 0 {
                 return Ok((true, false));
             }
             if step % COMMITS_AHEAD == 0 {
-                let runs = self.window().min(COMMITS_AHEAD as usize * COMMIT_STEP);
+                let runs = self.batch_records().min(COMMITS_AHEAD as usize * COMMIT_STEP);
                 let next = self.core.space.lock().next_to_commit(runs);
-                self.free_ahead(|| next.clone()).await;
+                self.prefetch_free_tree(|| next.clone()).await;
             }
             let some = || {
                 let _gate = self.core.gate.read();
@@ -258,7 +260,7 @@ impl Group {
             dirtied += self.core.cache.dirty_bytes().saturating_sub(before);
             match outcome {
                 Ok(true) => return Ok((true, true)),
-                Ok(false) => self.core.pace(&mut pace).await,
+                Ok(false) => self.core.throttle(&mut throttle).await,
                 Err(Error::NoSpace { .. }) => return Ok((step > 0, false)),
                 Err(error) => return Err(error),
             }
@@ -289,14 +291,14 @@ impl Group {
         let wanted = {
             let bytes = self.stream_estimate();
             let mut meta = self.core.meta.lock();
-            meta.keep_for_stream(bytes);
+            meta.set_stream_bytes(bytes);
             meta.next_stream()
         };
         for _ in 0..8 {
             if self.core.meta.lock().free_beyond_reserve() >= wanted {
                 return Ok(());
             }
-            self.core.meta.lock().end_looks();
+            self.core.meta.lock().drop_pins();
             let grown = match self.core.grow(OpenArenas::Close).await {
                 Err(Error::NoSpace { .. }) => false,
                 outcome => outcome?,
@@ -328,10 +330,10 @@ impl Group {
     fn capture(&self) -> Result<Captured> {
         let core = &self.core;
         let _gate = core.gate.write();
-        core.meta.lock().sound()?;
-        core.space.lock().sound()?;
+        core.meta.lock().check_double_free()?;
+        core.space.lock().check_double_free()?;
         let catalog = self.catalog.read();
-        debug_assert!(catalog.is_kept_well(), "C4");
+        debug_assert!(catalog.is_consistent(), "C4");
         let generation = core.generation.fetch_add(1, Ordering::AcqRel);
         let (journal, journal_id) = match self.replay.lock().as_ref() {
             Some(replay) => replay.capture(core),
@@ -344,7 +346,7 @@ impl Group {
             next_tree: catalog.next_tree,
             open_records: journal.open.clone(),
             pv_free: Vec::new(),
-            trees: catalog.trees.values().map(kept_tree).collect(),
+            trees: catalog.trees.values().map(stored_tree).collect(),
             attributes: catalog.attributes.clone(),
             ..Stream::default()
         };
@@ -365,7 +367,7 @@ impl Group {
         stream.to_free = space.begin_commit();
         core.discards.capture();
         #[cfg(feature = "planted")]
-        if core.planted("arena_for_each") {
+        if core.planted("arena_per_block") {
             stream.arenas.extend(crate::space::Space::arena_each(&loose));
             loose.clear();
         }
@@ -391,7 +393,7 @@ impl Group {
         let is_short = !meta.can_take((pages + indexes) as u64 + meta.next_stream());
         if is_short && !core.planted("frees_unbounded") {
             if !join_runs(&mut stream.to_free) {
-                return Err(twice_free());
+                return Err(double_free_error());
             }
             stream.packs = true;
             bytes = stream.encode();
@@ -408,7 +410,7 @@ impl Group {
             return Err(Error::NoSpace { needed, free });
         }
         let places: Vec<MetaBlock> = (0..pages + indexes).map(|_| meta.alloc()).collect();
-        meta.stream_has(places.len() as u64);
+        meta.set_stream_in_use(places.len() as u64);
         // The bitmap is the stream's tail: now that the stream's own blocks are marked, it is complete.
         let bitmap = meta.bitmap();
         let at = bytes.len() - bitmap.len();
@@ -445,7 +447,7 @@ impl Group {
         blocks.sort_by_key(|(place, _)| *place);
         core.counters.nodes_written.fetch_add(nodes.len() as u64, Ordering::Relaxed);
         let mut under_way = std::collections::VecDeque::new();
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         let mut rest = &blocks[..];
         while !rest.is_empty() {
             let run = self.contiguous(rest);
@@ -472,7 +474,7 @@ impl Group {
             if under_way.len() >= BATCHES_IN_FLIGHT {
                 self.settle_batch(under_way.pop_front().expect("it has several")).await?;
             }
-            core.pace(&mut pace).await;
+            core.throttle(&mut throttle).await;
         }
         for batch in under_way {
             self.settle_batch(batch).await?;
@@ -533,7 +535,7 @@ impl Group {
                 outcomes.push(self.core.write_blocks(VgBlock(copy.0 + i), page.clone()).await);
             }
             // A copy on a physical volume that is out is rewritten when that returns (MB5).
-            if let Some(n) = (0..2).find(|n| self.core.is_lost(batch.copies[*n].0 + i)) {
+            if let Some(n) = (0..2).find(|n| self.core.is_missing(batch.copies[*n].0 + i)) {
                 outcomes.swap_remove(1 - n)?;
                 continue;
             }
@@ -542,7 +544,7 @@ impl Group {
                 (Err(error), Err(_)) => return Err(error),
                 _ => {
                     count(&self.core.counters.copies_not_written);
-                    self.core.meta.lock().shun(MetaBlock(batch.first.0 + i));
+                    self.core.meta.lock().withhold(MetaBlock(batch.first.0 + i));
                 }
             }
         }
@@ -621,16 +623,16 @@ impl Group {
     }
 }
 
-impl Keeper for Group {
-    fn can_do_without(&self, pv: PvIndex) -> bool {
+impl JournalOwner for Group {
+    fn can_continue_without(&self, pv: PvIndex) -> bool {
         self.core.config.leaves_failed_disks && self.is_whole_without(pv)
     }
 
-    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+    fn probe_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move { self.repeat_superblocks(|_| {}).await })
     }
 
-    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+    fn record_bad_runs(self: Arc<Self>, bad: BadRuns) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move {
             self.repeat_superblocks(|root| {
                 root.bad.clone_from(&bad);
@@ -658,7 +660,7 @@ struct Batch {
     write: Completion,
 }
 
-fn twice_free() -> Error {
+fn double_free_error() -> Error {
     let detail = "a block is to be freed twice".into();
     Error::Corrupt { what: "free space", place: "the volume group".into(), detail }
 }

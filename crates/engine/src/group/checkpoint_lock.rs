@@ -54,9 +54,9 @@ impl CheckpointLock {
 }
 
 /// Keeps checkpoints out while it exists.
-pub(super) struct NoCheckpoint<'a>(pub &'a CheckpointLock);
+pub(super) struct CheckpointHold<'a>(pub &'a CheckpointLock);
 
-impl Drop for NoCheckpoint<'_> {
+impl Drop for CheckpointHold<'_> {
     fn drop(&mut self) {
         self.0.leave(false);
     }

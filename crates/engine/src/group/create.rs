@@ -2,7 +2,7 @@
 
 use super::Group;
 use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
-use super::ops::{Trouble, check_name};
+use super::ops::{ChangeError, check_name};
 use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record};
 use crate::map::MapError;
@@ -45,7 +45,7 @@ impl Group {
 
     async fn create_once(&self, spec: &NewVolume, places: &[Range<u64>]) -> Result<(VolumeId, Seq)> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         self.core.journal.admit().await?;
         let core = &self.core;
         self.change(|| {
@@ -75,9 +75,9 @@ impl Group {
             let record = Record::Create { volume: meta.clone(), placed };
             let fits = self.check_fits(&record).and_then(|()| {
                 let bytes = volume_bytes(&spec.attributes) + NEW_TREE_BYTES;
-                self.admit_change(bytes).map_err(Trouble::from)
+                self.admit_change(bytes).map_err(ChangeError::from)
             });
-            fits.inspect_err(|_| self.give_back(&runs))?;
+            fits.inspect_err(|_| self.free_runs(&runs))?;
             let Record::Create { placed, .. } = &record else { unreachable!("it was just made") };
             let volume = self.insert_new(&mut catalog, meta)?;
             for p in placed {
@@ -95,7 +95,7 @@ impl Group {
         kind: VolumeKind,
         blocks: u64,
         places: &[Range<u64>],
-    ) -> std::result::Result<Vec<Run>, Trouble> {
+    ) -> std::result::Result<Vec<Run>, ChangeError> {
         let has_nodes = |pieces: usize| {
             let nodes = NODES_FOR_CHANGE + pieces as u64 / PIECES_TO_A_NODE;
             self.core.meta.lock().can_alloc(nodes, false)
@@ -109,13 +109,13 @@ impl Group {
         };
         // The allocation has changed the free tree, which also took nodes.
         if !has_nodes(runs.len()) {
-            self.give_back(&runs);
+            self.free_runs(&runs);
             return Err(MapError::NoSpace.into());
         }
         Ok(runs)
     }
 
-    fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, Trouble> {
+    fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, ChangeError> {
         let taken = self.core.space.lock().alloc_large(self.core.alloc_context(), blocks, places)?;
         taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
     }
@@ -164,7 +164,7 @@ impl Group {
     }
 
     /// Frees runs that no record names. No waiting write is woken.
-    pub(super) fn give_back(&self, runs: &[Run]) {
+    pub(super) fn free_runs(&self, runs: &[Run]) {
         let mut space = self.core.space.lock();
         for (mut start, len) in runs.iter().copied() {
             let end = start + len;
@@ -198,7 +198,9 @@ pub(super) fn check_sizes(blocks: u64, sector: u32, chunk_blocks: u32) -> Result
 pub(super) fn refuse_places(on: &[PvExtents]) -> Result<()> {
     match on {
         [] => Ok(()),
-        _ => Err(Error::Invalid("space for this volume is taken as it is written to, wherever there is room".into())),
+        _ => Err(Error::Invalid(
+            "a thin volume gets its space when it is written to, so its physical volumes cannot be chosen".into(),
+        )),
     }
 }
 

@@ -3,18 +3,18 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::open::Parts;
-use crate::dead::Points;
+use crate::dead_blocks::PointEpochs;
 use crate::disk::{Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::format::zones::ZoneTable;
-use crate::journal::places::BadPlaces;
+use crate::journal::bad_runs::BadRuns;
 use crate::members::Members;
 use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::Space;
-use crate::space::metadata::{LEAST_METADATA, MetaSpace};
+use crate::space::metadata::{MIN_METADATA, MetaSpace};
 use crate::space::pvs::Pvs;
 use crate::units::{BLOCK_SIZE, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ impl Group {
         let placement = Arc::new(Placement::new(spec.extent_blocks, pvs.clone()));
         let journal_bytes = (placement.count() * BLOCK_SIZE / 64).clamp(JOURNAL_MIN, JOURNAL_MAX);
         let journal_blocks = (journal_bytes / BLOCK_SIZE).next_multiple_of(spec.extent_blocks);
-        let pairs = (LEAST_METADATA / spec.extent_blocks).max(1);
+        let pairs = (MIN_METADATA / spec.extent_blocks).max(1);
         let metadata = pairs * spec.extent_blocks;
         // Blocks in use at the beginning of each physical volume. The second copy goes to another physical volume, if
         // one has room.
@@ -81,7 +81,7 @@ impl Group {
             index: [0; 2],
             stream_len: 0,
             clean: true,
-            bad: BadPlaces::default(),
+            bad: BadRuns::default(),
             lineage: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),
@@ -94,7 +94,7 @@ impl Group {
             meta: MetaSpace::new(&places, &[], spec.extent_blocks),
             space: Space::new(Tree::default(), 0, Pvs::new(placement.runs(), &no_free)),
             next_seq: Seq(1),
-            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(Points::new(true))),
+            catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(PointEpochs::new(true))),
             sequence: 1,
             stream_blocks: Vec::new(),
             zones_on: BTreeSet::new(),

@@ -7,9 +7,10 @@
 //! Invariants
 //!
 //! * DF1 A mapping that was born after `e` is changed. All older mappings come from the common point, and blocks of a
-//!   point are never written in place (R1, R3). So a block is equal if both trees map it to the same place and both
-//!   mappings were born in `e` or before, or if both read as zeros. Every other block is in the list: as data if NEW
-//!   has written it, otherwise as zeros. A block that was rewritten with the same contents is in the list, too.
+//!   point are never written in place (R1, R3). So a block is equal in two cases. Either both trees map it to the same
+//!   place, and both mappings were born in `e` or before. Or both read as zeros. Every other block is in the list: as
+//!   data if NEW has written it, otherwise as zeros. A block that was rewritten with the same contents is in the list,
+//!   too.
 //! * DF2 Both trees are walked. If OLD maps a block that NEW has dropped, NEW's tree shows nothing there but a
 //!   neighbour with a wider range. A walk skips a node, with everything below it, if the other tree has the same node
 //!   at that place. It asks the other tree only for nodes that were born in `e` or before: it cannot have a younger
@@ -31,7 +32,7 @@
 use super::Group;
 use super::bookmark::epoch_of;
 use super::catalog::Catalog;
-use super::ops::Trouble;
+use super::ops::ChangeError;
 use crate::core::READS_TOGETHER;
 use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
@@ -157,7 +158,8 @@ impl Group {
         Ok(compared)
     }
 
-    /// The part of a list that begins at the block `from`: about `most` ranges, or fewer. `next` of one part is `from` of the next.
+    /// A part of a list that begins at the block `from`: about `most` ranges, or fewer. `next` of one part is `from` of
+    /// the next one.
     pub async fn changed(&self, compared: &Compared, from: u64, most: usize) -> Result<ChangedPart> {
         let mut part = ChangedPart { ranges: Vec::new(), next: Some(from) };
         let mut walks = Walks { common: self.common(compared)?, old: None, new: None };
@@ -180,24 +182,24 @@ impl Group {
         at: u64,
         ranges: &mut Vec<Changed>,
     ) -> Result<Option<u64>> {
-        let mut in_vain = None;
+        let mut failed_node = None;
         loop {
             if self.core.closed.load(std::sync::atomic::Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            match self.look_at_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
+            match self.read_both(compared, |trees| self.step_of_both(compared, walks, trees, at, ranges)) {
                 Ok(next) => return Ok(next),
-                Err(Trouble::Fatal(error) | Trouble::Map(MapError::Corrupt(error))) => return Err(error),
-                Err(Trouble::Map(MapError::Missing(node, level))) => {
+                Err(ChangeError::Fatal(error) | ChangeError::Map(MapError::Corrupt(error))) => return Err(error),
+                Err(ChangeError::Map(MapError::Missing(node, level))) => {
                     if planted::is("diff_passes_unread") {
                         return Ok(Some(at + 64).filter(|next| *next < compared.new.blocks));
                     }
                     self.read_ahead(compared, walks, level, at).await?;
                     if self.core.cache.get(node).is_none() {
-                        self.core.load_again(node, level, &mut in_vain).await?;
+                        self.core.load_or_retry(node, level, &mut failed_node).await?;
                     }
                 }
-                Err(Trouble::Map(MapError::Again | MapError::NoSpace)) => yield_now().await,
+                Err(ChangeError::Map(MapError::Again | MapError::NoSpace)) => yield_now().await,
             }
         }
     }
@@ -250,12 +252,12 @@ impl Group {
             let (mut had, mut has) = (Extents::new(), Extents::new());
             map::lookup(cache, &old, first, end, &mut had)?;
             map::lookup(cache, &trees.new, first, end, &mut has)?;
-            sweep(common.epoch, (first, end), &had, &has, ranges);
+            compare_ranges(common.epoch, (first, end), &had, &has, ranges);
         }
         Ok(if next < both { Some(next) } else { Some(both).filter(|both| *both < size) })
     }
 
-    /// One leaf of what is younger than a bookmark's point, with its holes (MK3).
+    /// One leaf of the blocks that are younger than a bookmark's point, with its holes (MK3).
     fn step_of_bookmark(
         &self,
         epoch: Epoch,
@@ -319,7 +321,7 @@ impl Group {
         })
     }
 
-    /// All of a part that OLD does not have (DF6).
+    /// All blocks of a part beyond the end of OLD (DF6).
     fn step_beyond(
         &self,
         trees: &Trees,
@@ -366,7 +368,7 @@ impl Group {
             if is_bookmark(&state.meta.name) {
                 since = Some(epoch_of(&state.meta.attributes).ok_or(Error::Unrelated)?);
             }
-            if state.head.id == side.head || planted::is("diff_any_head") {
+            if state.head.id == side.head || planted::is("diff_of_changed_head") {
                 Ok(state.head.parent)
             } else {
                 Err(Error::Moved)
@@ -386,18 +388,18 @@ impl Group {
         let found = if planted::is("diff_from_first") { shared.last() } else { shared.next() };
         let found = found.and_then(|id| catalog.trees.get(&id)).ok_or(Error::Unrelated)?;
         // MK1.
-        if since.is_some_and(|since| found.epoch < since) && !planted::is("bookmark_of_any_age") {
+        if since.is_some_and(|since| found.epoch < since) && !planted::is("bookmark_older_than_point") {
             return Err(Error::Unrelated);
         }
         Ok(Some(Common { epoch: found.epoch, tree: found.tree, is_bookmark: since.is_some() }))
     }
 
     /// Looks at the trees of one moment. The volumes are locked meanwhile, in the order of their ids.
-    fn look_at_both<T>(
+    fn read_both<T>(
         &self,
         compared: &Compared,
         look: impl FnOnce(&Trees) -> std::result::Result<T, MapError>,
-    ) -> std::result::Result<T, Trouble> {
+    ) -> std::result::Result<T, ChangeError> {
         let catalog = self.catalog.read();
         let new = volume_of(&catalog, &compared.new)?;
         let old = match &compared.old {
@@ -409,16 +411,16 @@ impl Group {
         let before = old.as_ref().filter(|_| is_first).map(|(volume, _)| volume.state.lock());
         let state = new.state.lock();
         let after = old.as_ref().filter(|_| !is_first).map(|(volume, _)| volume.state.lock());
-        let is_still = |side: &Side, state: &crate::volume::state::State| {
+        let is_unchanged = |side: &Side, state: &crate::volume::state::State| {
             !state.closed && !state.invalid() && state.head.id == side.head && state.meta.blocks == side.blocks
         };
         let mut trees = Trees { old: None, new: state.head.tree };
-        let mut are_still = is_still(&compared.new, &state);
+        let mut are_unchanged = is_unchanged(&compared.new, &state);
         match (before.or(after), &old) {
             (Some(state), Some((_, side))) => {
-                are_still &= is_still(side, &state);
+                are_unchanged &= is_unchanged(side, &state);
                 trees.old = Some((state.head.tree, side.blocks));
-                let looked = if are_still || planted::is("diff_any_head") {
+                let looked = if are_unchanged || planted::is("diff_of_changed_head") {
                     look(&trees)?
                 } else {
                     return Err(Error::Moved.into());
@@ -429,7 +431,7 @@ impl Group {
             _ if compared.old.is_some() => trees.old = Some((state.head.tree, state.meta.blocks)),
             _ => {}
         }
-        if are_still { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
+        if are_unchanged { Ok(look(&trees)?) } else { Err(Error::Moved.into()) }
     }
 
     /// Reads the nodes that the walks need next, with several reads in flight. It only warms the cache.
@@ -439,7 +441,7 @@ impl Group {
             return Ok(());
         }
         let cache = &self.core.cache;
-        let wanted = self.look_at_both(compared, |trees| {
+        let wanted = self.read_both(compared, |trees| {
             let mut wanted = BTreeSet::new();
             let all = |_: NodeRef, _: u8, _: u64| Ok(false);
             let (Some(common), Some((old, _))) = (walks.common, trees.old) else {
@@ -460,7 +462,7 @@ impl Group {
         });
         match wanted {
             Ok(wanted) if wanted.len() > 1 => drop(self.core.load_together(&wanted).await),
-            Err(Trouble::Fatal(error)) => return Err(error),
+            Err(ChangeError::Fatal(error)) => return Err(error),
             _ => {}
         }
         Ok(())
@@ -480,7 +482,7 @@ fn content_of(extent: Option<&Extent>) -> Content {
 }
 
 /// DF1, over the blocks of a range, of which both trees' extents are given.
-fn sweep(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent], ranges: &mut Vec<Changed>) {
+fn compare_ranges(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent], ranges: &mut Vec<Changed>) {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     while at < end {
         while old.next_if(|e| e.end() <= at).is_some() {}
@@ -495,7 +497,7 @@ fn sweep(epoch: Epoch, (mut at, end): (u64, u64), old: &[Extent], new: &[Extent]
     }
 }
 
-/// The extent that covers a block, if the next one does, and up to where that stays so.
+/// The extent that covers a block, if the next one does, and the block up to which that stays true.
 fn here(next: Option<&Extent>, at: u64, end: u64) -> (Option<&Extent>, u64) {
     match next {
         Some(e) if e.key <= at => (Some(e), e.end().min(end)),

@@ -6,7 +6,7 @@
 use super::Group;
 use super::trim_state::TrimProgress;
 use crate::core::Core;
-use crate::discards::{Part, Policy, Wish};
+use crate::discards::{Part, PendingDiscard, Policy};
 use crate::disk::{DiskError, DiskOp, PvIndex, Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::node::UNWRITTEN;
@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// The result of one request.
 #[derive(Default)]
-struct Given {
+struct Discarded {
     /// Free blocks that were examined.
     free: u64,
     bytes: u64,
@@ -40,17 +40,17 @@ struct Given {
 
 impl Core {
     /// Discards on volumes wait for a checkpoint: requests one soon.
-    pub fn discards_asked(&self) {
-        if self.discards.is_settling.swap(true, Ordering::AcqRel) {
+    pub fn discard_soon(&self) {
+        if self.discards.checkpoint_due.swap(true, Ordering::AcqRel) {
             return;
         }
         let (core, pause) = (self.this.clone(), self.runtime.sleep(SOON));
         let soon = async move {
             pause.await;
             let Some(core) = core.upgrade() else { return };
-            core.discards.is_settling.store(false, Ordering::Release);
+            core.discards.checkpoint_due.store(false, Ordering::Release);
             if !core.closed.load(Ordering::Acquire) {
-                core.want_checkpoint();
+                core.request_checkpoint();
             }
         };
         self.runtime.spawn("discards asked", Box::pin(soon));
@@ -69,20 +69,20 @@ impl Group {
     }
 
     /// Whether a physical volume is known to support discards.
-    pub fn takes_discards(&self, pv: PvIndex) -> bool {
+    pub fn can_discard(&self, pv: PvIndex) -> bool {
         let core = &self.core;
-        core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_refused(pv)
+        core.disks.is_missing(pv) || core.disks.discards(pv).granularity > 0 && !core.members.discarding.is_disabled(pv)
     }
 
     /// Whether a discard is in progress or about to begin.
     pub fn is_discarding(&self) -> bool {
-        self.discards.is_giving.load(Ordering::Acquire)
+        self.discards.is_running.load(Ordering::Acquire)
             || self.trim_progress().is_running
-            || self.core.discards.is_awaited()
+            || self.core.discards.awaits_checkpoint()
     }
 
     /// Physical volumes that failed a discard and get no more (DC4). Each is returned once.
-    pub fn refused_discards(&self) -> Vec<DiskError> {
+    pub fn discard_errors(&self) -> Vec<DiskError> {
         self.core.members.discarding.take_errors()
     }
 
@@ -152,7 +152,7 @@ impl Group {
             if self.discards.is_stopped.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            let given = self.discard_one(&Wish::Free(at..u64::MAX), true).await?;
+            let given = self.discard_one(&PendingDiscard::Free(at..u64::MAX), true).await?;
             self.discards.trim.lock().add(given.free, given.bytes);
             next = given.next;
             self.rest_from_discards(&mut writes).await;
@@ -162,24 +162,24 @@ impl Group {
 
     /// A checkpoint is durable, and the blocks that it freed are usable: starts their discards in the background, as
     /// configured.
-    pub(super) fn give_back_freed(self: &Arc<Self>, freed: &[Run]) {
-        if !self.core.discards.durable(freed) || self.discards.is_giving.swap(true, Ordering::AcqRel) {
+    pub(super) fn discard_freed(self: &Arc<Self>, freed: &[Run]) {
+        if !self.core.discards.checkpoint_durable(freed) || self.discards.is_running.swap(true, Ordering::AcqRel) {
             return;
         }
         let group = self.clone();
         let task = async move {
             let mut writes = 0;
             loop {
-                while let Some(wish) = group.core.discards.next(TOGETHER) {
-                    if group.discard_one(&wish, false).await.is_err() {
+                while let Some(pending) = group.core.discards.next(TOGETHER) {
+                    if group.discard_one(&pending, false).await.is_err() {
                         // It is closed, or has failed.
                         return;
                     }
                     group.rest_from_discards(&mut writes).await;
                 }
-                group.discards.is_giving.store(false, Ordering::Release);
-                // Wishes that came in between are kept.
-                if group.core.discards.is_empty() || group.discards.is_giving.swap(true, Ordering::AcqRel) {
+                group.discards.is_running.store(false, Ordering::Release);
+                // Discards that were queued meanwhile are kept.
+                if group.core.discards.is_empty() || group.discards.is_running.swap(true, Ordering::AcqRel) {
                     return;
                 }
             }
@@ -197,18 +197,18 @@ impl Group {
     }
 
     /// One request. `is_asked`: whole files become sparse, too.
-    async fn discard_one(&self, wish: &Wish, is_asked: bool) -> Result<Given> {
+    async fn discard_one(&self, pending: &PendingDiscard, is_asked: bool) -> Result<Discarded> {
         let core = &self.core;
         // DC3
-        let hold = match core.planted("discards_beside_checkpoints") {
+        let hold = match core.planted("discards_during_checkpoints") {
             true => None,
             false => Some(self.hold_checkpoints().await),
         };
         self.check_writable()?;
         let may_punch = is_asked || core.discards.policy().freed;
-        let (segments, given) = match wish {
-            Wish::Free(range) => self.begin_free(range, may_punch, is_asked).await?,
-            Wish::Unwritten(part) => self.begin_unwritten(part, may_punch).await?,
+        let (segments, given) = match pending {
+            PendingDiscard::Free(range) => self.begin_free(range, may_punch, is_asked).await?,
+            PendingDiscard::Unwritten(part) => self.begin_unwritten(part, may_punch).await?,
         };
         if segments.is_empty() {
             return Ok(given);
@@ -220,11 +220,11 @@ impl Group {
         match outcome {
             Ok(_) => {
                 core.members.discarding.count(bytes);
-                Ok(Given { bytes, ..given })
+                Ok(Discarded { bytes, ..given })
             }
-            Err(error) if core.planted("discards_are_needed") => Err(self.stop_for(error)),
+            Err(error) if core.planted("discard_failure_stops") => Err(self.stop_for(error)),
             Err(error) => {
-                core.members.discarding.refuse(error);
+                core.members.discarding.disable(error);
                 Ok(given)
             }
         }
@@ -235,31 +235,31 @@ impl Group {
         error.into()
     }
 
-    /// Begins to discard the free ones of these blocks (DC1), up to the limit. For a wish, free blocks next to it are
+    /// Begins to discard the free ones of these blocks (DC1), up to the limit. Free blocks next to a pending one are
     /// included.
-    async fn begin_free(&self, range: &Range<u64>, may_punch: bool, is_walk: bool) -> Result<(Segments, Given)> {
+    async fn begin_free(&self, range: &Range<u64>, may_punch: bool, is_walk: bool) -> Result<(Segments, Discarded)> {
         let core = &self.core;
-        let around = if is_walk { 0 } else { core.config.least_discarded - 1 };
+        let around = if is_walk { 0 } else { core.config.min_discarded - 1 };
         let wide = range.start.saturating_sub(around)..range.end.saturating_add(around);
         let begin = || {
             let _gate = core.gate.read();
             let space = core.space.lock();
-            let (runs, next) = match planted::is("discards_unasked") || core.planted("discards_unasked") {
+            let (runs, next) = match planted::is("discards_used_blocks") || core.planted("discards_used_blocks") {
                 true if !is_walk => (vec![(range.start, range.end - range.start)], None),
-                _ => space.free_pieces(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
+                _ => space.free_runs_in(core.alloc_context(), &wide, TOGETHER + 2 * around)?,
             };
             let segments = self.places_to_discard(&runs, may_punch);
             if !segments.is_empty() {
                 core.members.discarding.begin(segments.clone());
             }
             let free = runs.iter().map(|(_, len)| len).sum();
-            Ok((segments, Given { free, bytes: 0, next }))
+            Ok((segments, Discarded { free, bytes: 0, next }))
         };
         core.with_nodes_privileged(begin).await
     }
 
     /// The same for unwritten blocks of a volume.
-    async fn begin_unwritten(&self, (id, part): &Part, may_punch: bool) -> Result<(Segments, Given)> {
+    async fn begin_unwritten(&self, (id, part): &Part, may_punch: bool) -> Result<(Segments, Discarded)> {
         let core = &self.core;
         let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { return Ok(Default::default()) };
         let begin = || {
@@ -280,7 +280,7 @@ impl Group {
             if !segments.is_empty() {
                 core.members.discarding.begin(segments.clone());
             }
-            Ok((segments, Given::default()))
+            Ok((segments, Discarded::default()))
         };
         core.with_nodes_privileged(begin).await
     }
@@ -288,8 +288,8 @@ impl Group {
     /// The places of these blocks for which a discard is supported and worth a request.
     fn places_to_discard(&self, runs: &[Run], may_punch: bool) -> Segments {
         let core = &self.core;
-        let (mut placement, least) = (core.placement(), core.config.least_discarded);
-        if core.planted("discards_at_home") {
+        let (mut placement, least) = (core.placement(), core.config.min_discarded);
+        if core.planted("discards_ignore_moves") {
             placement = Arc::new(Placement::new(placement.extent_blocks, placement.pvs.clone()));
         }
         let mut segments = Segments::new();
@@ -307,7 +307,7 @@ impl Group {
             limits.granularity > 0
                 && (may_punch || !limits.is_whole)
                 && !core.disks.is_missing(segment.pv)
-                && !core.members.discarding.is_refused(segment.pv)
+                && !core.members.discarding.is_disabled(segment.pv)
         };
         let aligned = |segment: Segment| {
             let granularity = u64::from(core.disks.discards(segment.pv).granularity).max(1);

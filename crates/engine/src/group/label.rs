@@ -1,4 +1,4 @@
-//! Labels: what a physical volume says of itself, read and written without opening a group.
+//! Labels: what a physical volume says about itself. They are read and written without opening a group.
 
 use super::Group;
 use crate::disk::{DiskError, DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, start};
@@ -8,11 +8,11 @@ use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::sync::Arc;
 
-/// What a physical volume says of itself, read without opening its group.
+/// What a physical volume says about itself.
 #[derive(Clone, Debug)]
 pub struct PvLabel {
     pub pv_uuid: Uuid,
-    /// None: a physical volume of no group.
+    /// None: the physical volume belongs to no group.
     pub group: Option<PvMembership>,
     /// Bytes that a group may use, as written when it was made or resized.
     pub size: u64,
@@ -26,20 +26,20 @@ pub struct PvMembership {
     pub extent_blocks: u64,
     /// UUIDs of all physical volumes of the group, in order.
     pub members: Vec<Uuid>,
-    /// Those of them that are out.
+    /// The physical volumes that are out.
     pub out: Vec<Uuid>,
-    /// The number of the history that it has without them; 0: none is out.
+    /// The number of the group's history without them. 0: none is out.
     pub lineage: u64,
     /// The label's sequence number: of two stale copies, the higher is the newer.
     pub sequence: u64,
 }
 
-/// MB8: two physical volumes of which each says that the group continues without the other. `says`: each physical
-/// volume, with those that are out according to it.
-pub fn two_halves(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
+/// MB8 (split brain): two physical volumes that each say that the group continues without the other. `says`: each
+/// physical volume, with those that it calls out.
+pub fn find_split_brain(says: &[(Uuid, &[Uuid])]) -> Option<(Uuid, Uuid)> {
     says.iter().enumerate().find_map(|(n, (pv, out))| {
         let other = says[n + 1..].iter().find(|(other, other_out)| out.contains(other) && other_out.contains(pv));
-        other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("two_histories"))
+        other.map(|(other, _)| (*pv, *other)).filter(|_| !planted::is("split_brain_joined"))
     })
 }
 
@@ -68,7 +68,7 @@ impl Group {
         Group::write_label_of(disks, pv, uuid, disks.geometry(pv).size).await
     }
 
-    /// The same with this many bytes of it: a group that it joins uses no more.
+    /// The same with this size: a group that it joins uses no more bytes.
     pub async fn write_label_of(disks: &dyn Disks, pv: PvIndex, uuid: Uuid, size: u64) -> Result<()> {
         let disk = disks.geometry(pv).size;
         if size > disk {
@@ -194,7 +194,7 @@ async fn read(disks: &dyn Disks, pv: PvIndex, offset: u64, len: u64) -> std::res
     Ok(read.expect("a read gives its buffer back"))
 }
 
-/// All valid superblocks of a physical volume, the newest first. Damage is an error only if there is none.
+/// All valid superblocks of a physical volume, the newest first. Damage is an error only if no slot is valid.
 pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<Vec<Superblock>> {
     let size = disks.geometry(pv).size;
     if size < DATA_OFFSET {
@@ -228,7 +228,8 @@ pub(super) async fn read_superblocks(disks: &dyn Disks, pv: PvIndex) -> Result<V
     }
 }
 
-/// Two superblocks of one group and one number are copies of each other. See [`clear_torn`] for how they could come to differ.
+/// Two superblocks of one group and one number are copies of each other. [`clear_torn`] says how they could come to
+/// differ.
 fn contradict(a: &Superblock, b: &Superblock) -> bool {
     let group = |found: &Superblock| found.group.as_ref().map(|group| group.uuid);
     a.sequence == b.sequence && a != b && group(a) == group(b)

@@ -1,11 +1,12 @@
-//! A physical volume leaves, whichever it is, and takes its part of the address space with it.
+//! Removal of a physical volume, whichever it is. Its part of the address space goes with it.
 //!
-//! The group closes for that: its table, and the journal's place where that has to change, are those of the final checkpoint, in
-//! which nothing is under way. Nobody but who opens the group next sees the new table, so no block ever has two places, and a
-//! physical volume's number changes only where numbers are given. Until that checkpoint is durable the group is as it was.
+//! The group closes for this. The final checkpoint has the new table, and the journal's new place if it has to move.
+//! Nothing is in flight then. Only the next opening sees the new table. So no block ever has two places, and a physical
+//! volume's number changes only where an opening assigns numbers. Until that checkpoint is durable, the group is as it
+//! was.
 
 use super::Group;
-use super::journal_places::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};
+use super::journal_layout::{LARGEST_SHARE, is_copy_on, journal_on, outside_journal};
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::map::MapError;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// Copies of runs of metadata that move between two checkpoints.
 const MOVED_TOGETHER: usize = 64;
 
-/// LVM's word for a physical volume that cannot leave.
+/// LVM's message for a physical volume that cannot leave.
 pub(super) fn in_use() -> Error {
     Error::Busy("the physical volume is in use".into())
 }
@@ -27,13 +28,13 @@ fn blocks_of(ranges: &[Range<u64>]) -> u64 {
 }
 
 impl Group {
-    /// Sees to it that nothing but the journal is on the physical volume: metadata moves away, and what is being freed is
-    /// waited for. [`Error::Busy`]: data is there, or the rest of the group has no room for what is reserved.
+    /// Empties the physical volume, except for the journal: moves metadata away, and waits for blocks that are being
+    /// freed. [`Error::Busy`]: it has data, or the rest of the group has no room for reserved blocks.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
-        self.is_still()?;
+        self.check_no_move()?;
         if !self.out().has(usize::from(pv.0)) {
-            self.core.all_there()?;
+            self.core.require_all_pvs()?;
         }
         let root = self.root.lock().group.clone();
         let ranges = self.ranges_of(pv)?;
@@ -55,20 +56,20 @@ impl Group {
         Ok(self.core.placement().ranges_of(pv))
     }
 
-    /// Moves metadata out of the ranges, and waits for what is being freed there, until `is_left` says that it can be done
-    /// without. No checkpoint is under way when that is asked.
+    /// Moves metadata out of the ranges, and waits for blocks there that are being freed. Ends when `is_left` says that
+    /// the ranges are no longer needed. No checkpoint runs while `is_left` is called.
     pub(super) async fn empty(
         self: &Arc<Self>,
         ranges: &[Range<u64>],
         mut is_left: impl FnMut() -> std::result::Result<bool, MapError>,
     ) -> Result<()> {
-        // What was freed is usable only after a checkpoint.
+        // Freed blocks are usable only after a checkpoint.
         self.checkpoint().await?;
         loop {
             if self.move_metadata(ranges).await? {
                 let _hold = self.hold_checkpoints().await;
                 if self.core.with_nodes_privileged(&mut is_left).await? {
-                    // Whatever was there is free, and durably so.
+                    // All blocks there are free, and durably so.
                     ranges.iter().for_each(|range| self.core.members.unproven.forget_range(range));
                     return Ok(());
                 }
@@ -79,12 +80,12 @@ impl Group {
         }
     }
 
-    /// Takes the last physical volume out of the group and labels it as one of no group, while the group goes on. Nothing but
-    /// metadata may be on it, which moves away. The caller takes its disk out of the set afterwards.
+    /// Removes the last physical volume from the open group, and labels it as a member of no group. It may hold only
+    /// metadata, which moves away. Afterwards the caller removes its disk from the set.
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
         self.may_change()?;
-        self.is_still()?;
-        self.core.all_there()?;
+        self.check_no_move()?;
+        self.core.require_all_pvs()?;
         let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
@@ -92,7 +93,7 @@ impl Group {
         if self.needs_closing(pv) {
             return Err(in_use());
         }
-        // Its place is metadata's or data's by then, until there is another one.
+        // Its place may be metadata's or data's by then, until another disk has it.
         let had_second = self.has_journal(pv) && self.drop_second_journal().await?;
         match self.remove_last(pv, index, ranges).await {
             Ok(()) if !had_second => Ok(()),
@@ -103,21 +104,22 @@ impl Group {
         }
     }
 
-    /// Whether it can leave only while the group is closed: it is not the last, or has the only copy of the journal.
+    /// Whether it can leave only while the group is closed: it is not the last one, or it has the only copy of the
+    /// journal.
     pub fn needs_closing(&self, pv: PvIndex) -> bool {
         let root = self.root.lock().group.clone();
         let (is_last, placement) = (usize::from(pv.0) + 1 == root.pvs.len(), self.core.placement());
         !is_last || is_copy_on(&root, &placement, root.journal_start, pv)
     }
 
-    /// What is said of [`remove_last_pv`](Self::remove_last_pv), of one that has no journal.
+    /// The conditions of [`remove_last_pv`](Self::remove_last_pv), for one that has no journal.
     async fn remove_last(self: &Arc<Self>, pv: PvIndex, index: usize, ranges: Vec<Range<u64>>) -> Result<()> {
         let root = self.root.lock().group.clone();
         let uuid = root.pvs[index].uuid;
         let placement = Arc::new(self.core.placement().without(pv));
         let mut runs: Vec<Run> = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
         self.empty(&ranges, || {
-            // One critical section, and no checkpoint beside it: none sees half of it.
+            // One critical section, while checkpoints are held: no checkpoint sees half of the change.
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
             let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
@@ -126,7 +128,7 @@ impl Group {
             }
             drop(space);
             catalog.attributes.forget_pv(index);
-            self.place_anew(&catalog, &placement);
+            self.apply_placement(&catalog, &placement);
             Ok(true)
         })
         .await?;
@@ -134,7 +136,7 @@ impl Group {
         Group::write_label(&*self.core.disks, pv, uuid).await
     }
 
-    /// Moves the copies of metadata of which blocks lie within these VG blocks out of them. False: there is no room for them.
+    /// Moves copies of metadata out of these VG blocks. False: there is no room for them.
     pub(super) async fn move_metadata(self: &Arc<Self>, ranges: &[Range<u64>]) -> Result<bool> {
         let copies = self.core.meta.lock().copies_in(ranges);
         for together in copies.chunks(MOVED_TOGETHER) {
@@ -164,8 +166,8 @@ impl Group {
         Ok(true)
     }
 
-    /// Copies metadata blocks from the first of two places or, one that cannot be read there, from the second: a physical volume
-    /// that is failing is to leave, too.
+    /// Copies metadata blocks from the first of two places. A block that cannot be read there is copied from the second
+    /// place: a failing physical volume must be able to leave, too.
     async fn copy_metadata(&self, [from, other]: [u64; 2], (to, blocks): Run) -> Result<()> {
         for block in 0..blocks {
             let page = match self.core.read_block(VgBlock(from + block)).await {
@@ -177,14 +179,14 @@ impl Group {
         self.core.journal.flush().await
     }
 
-    /// Closes the group, as [`close`](Self::close) does, and leaves this physical volume out of it: it is labelled as one of no
-    /// group, and the next to open the group does so without it. [`Error::Busy`]: something is on it; the group may be closed
-    /// by then, and is as it was.
+    /// Closes the group, as [`close`](Self::close) does, and leaves this physical volume out of it. The physical volume
+    /// is labelled as a member of no group, and the next opening does without it. [`Error::Busy`]: it holds something.
+    /// The group may be closed by then, and is unchanged.
     pub async fn close_without(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.vacate_pv(pv).await?;
         let uuid = self.root.lock().group.pvs[usize::from(pv.0)].uuid;
         self.quiesce().await;
-        let outcome = self.leave_out(pv).await;
+        let outcome = self.checkpoint_without(pv).await;
         match &outcome {
             Ok(()) | Err(Error::Busy(_)) => {}
             Err(error) => self.core.journal.poison(&format!("a checkpoint failed: {error}")),
@@ -192,18 +194,18 @@ impl Group {
         self.end_background();
         outcome?;
         match self.core.disks.is_missing(pv) {
-            // It says that it is of the group until it is made anew; the group knows it no more.
+            // Its label names the group until it is rewritten. The group no longer names it.
             true => Ok(()),
             false => Group::write_label(&*self.core.disks, pv, uuid).await,
         }
     }
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.
-    async fn leave_out(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    async fn checkpoint_without(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let old = self.core.placement();
         let ranges = old.ranges_of(pv);
         let index = usize::from(pv.0);
-        // No checkpoint of the background's may see half of it.
+        // No background checkpoint may see half of it.
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let root = self.root.lock().group.clone();
@@ -224,7 +226,7 @@ impl Group {
             Ok(true)
         };
         if !self.core.with_nodes_privileged(take).await? {
-            // Nobody saw the journal's new place.
+            // Nothing has used the journal's new place.
             for (start, len) in journal.taken {
                 self.add_free(start, start + len).await?;
             }
@@ -244,7 +246,8 @@ impl Group {
         self.checkpoint_alone(true).await
     }
 
-    /// A run of blocks that lie outside of the ranges, which are in order: before them, if there is room, or behind one.
+    /// A run of blocks outside of the ranges, which are in order: before them, between two of them, or behind the last
+    /// one.
     pub(super) async fn run_outside(&self, blocks: u64, ranges: &[Range<u64>]) -> Result<Option<Run>> {
         for from in std::iter::once(0).chain(ranges.iter().map(|range| range.end)) {
             let take = || {
@@ -264,7 +267,7 @@ impl Group {
             if ranges.iter().all(|range| run.0 + run.1 <= range.start || run.0 >= range.end) {
                 return Ok(Some(run));
             }
-            // Nobody saw it: it goes straight back.
+            // Nothing has used the run, so it can be returned at once.
             self.add_free(run.0, run.0 + run.1).await?;
         }
         Ok(None)

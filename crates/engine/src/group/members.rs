@@ -1,10 +1,10 @@
-//! An open group and those of its physical volumes that are out (rules MB1 to MB6): which volumes have lost something, and how a
-//! physical volume is taken back.
+//! An open group whose physical volumes are partly out (rules MB1 to MB6): which volumes have lost blocks, and how a
+//! physical volume returns.
 
 use super::Group;
-use super::age::may_return;
-use super::evidence::is_any_lost;
+use super::journal_scan::is_any_missing;
 use super::label::{read_superblocks, write_superblock, write_superblock_in};
+use super::newest_root::may_return;
 use super::read::read_at;
 use crate::core::Core;
 use crate::disk::{DiskOp, Disks, PvIndex, Segments, start};
@@ -19,12 +19,12 @@ use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
 use crate::unproven::UnprovenRun;
 use std::sync::Arc;
 
-/// Why something is refused while a physical volume is out.
+/// Why a change is refused while a physical volume is out.
 pub const WHILE_MISSING: &str = "it cannot be done while physical volumes are missing";
 
 impl Core {
-    /// Nothing new is begun while a physical volume is out (MB3).
-    pub fn all_there(&self) -> Result<()> {
+    /// Refuses new work while a physical volume is out (MB3).
+    pub fn require_all_pvs(&self) -> Result<()> {
         match self.members.out().is_empty() {
             true => Ok(()),
             false => Err(Error::MissingPv(WHILE_MISSING.into())),
@@ -35,7 +35,7 @@ impl Core {
 /// Blocks read at once to compare a run.
 const COMPARED: u64 = 256;
 
-/// The CRC-32C of what a run holds.
+/// The CRC-32C of the contents of a run.
 async fn crc_of(disks: &dyn Disks, placement: &Placement, run: UnprovenRun) -> Result<u32> {
     let (mut crc, end) = (0, run.start + run.len);
     for at in (run.start..end).step_by(COMPARED as usize) {
@@ -52,7 +52,7 @@ impl Group {
         self.core.members.out()
     }
 
-    /// Whether blocks of the volume lie on a physical volume that is out. Its whole tree is looked at until one is found.
+    /// Whether blocks of the volume lie on a physical volume that is out. The search of its tree ends at the first one.
     pub async fn is_partial(&self, id: VolumeId) -> Result<bool> {
         let core = &self.core;
         if core.members.out().is_empty() {
@@ -69,7 +69,7 @@ impl Group {
                 .await?;
             let placement = core.placement();
             for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
-                if is_any_lost(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
+                if is_any_missing(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
                     return Ok(true);
                 }
             }
@@ -80,9 +80,9 @@ impl Group {
         }
     }
 
-    /// Takes back a physical volume that was out, whose disk is in the set again (MB5). [`Error::Invalid`]: it is not out, or this
-    /// is not it as it left; nothing was written then.
-    pub async fn take_back(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    /// Puts a physical volume that was out, and whose disk is in the set again, back into use (MB5).
+    /// [`Error::Invalid`]: it is not out, or is not in the state in which it left. Nothing was written then.
+    pub async fn restore_missing(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
         self.is_it(pv).await?;
         self.compare_unproven(pv).await?;
@@ -92,38 +92,38 @@ impl Group {
         self.fill_metadata(pv).await?;
         let disks = self.core.members.all().clone();
         start(&*disks, DiskOp::Flush).await?;
-        // It has the newest superblock before one says that it counts (B2). One copy after the other: a cut that tears one leaves
-        // the proof in the other.
+        // It gets the newest superblock before a superblock says that it is in use (B2). One copy is written after the
+        // other. If a power cut tears one of them, the other still has the proof.
         let own = self.newest_superblock(pv);
         for copy in 0..2 {
             write_superblock_in(&*disks, pv, &own, copy).await?;
             start(&*disks, DiskOp::Flush).await?;
         }
-        self.repeat_superblocks_held(|root| root.take_back(pv.0)).await?;
-        // It gets the next one before there is another (B2), and before anything else is written there.
-        let told = async {
+        self.repeat_superblocks_held(|root| root.restore_missing(pv.0)).await?;
+        // It gets this superblock before there is a next one (B2), and before anything else is written there.
+        let recorded = async {
             write_superblock(&*disks, pv, &self.newest_superblock(pv)).await?;
             start(&*disks, DiskOp::Flush).await?;
             Ok::<(), Error>(())
         };
-        if let Err(error) = told.await {
+        if let Err(error) = recorded.await {
             self.core.journal.poison(&format!("a superblock could not be written: {error}"));
             return Err(error);
         }
-        self.core.members.take_back(pv);
+        self.core.members.restore_missing(pv);
         drop(hold);
-        self.take_space_again(pv).await?;
+        self.restore_allocatable(pv).await?;
         self.join_stale_copies().await
     }
 
-    /// What the group's other physical volumes have, as one of this place has it.
+    /// The superblock of the group's other physical volumes, as the one at this place has it.
     fn newest_superblock(&self, pv: PvIndex) -> Superblock {
         let root = self.root.lock();
         let (entry, group) = (&root.written.pvs[usize::from(pv.0)], Some(root.written.clone()));
         Superblock { sequence: root.sequence, pv_uuid: entry.uuid, pv_index: pv.0, pv_size: entry.size, group }
     }
 
-    /// Whether the disk at this place is the physical volume as it left.
+    /// Whether the disk at this place is the physical volume, in the state in which it left.
     async fn is_it(&self, pv: PvIndex) -> Result<()> {
         let root = self.root.lock().written.clone();
         let entry = root.pvs.get(usize::from(pv.0)).filter(|_| root.left.contains_key(&pv.0));
@@ -150,13 +150,13 @@ impl Group {
         }
     }
 
-    /// How many blocks cannot be read because nobody knows what they hold (MB7).
+    /// How many blocks cannot be read because their contents are unknown (MB7).
     pub fn unproven_blocks(&self) -> u64 {
         self.core.members.unproven.blocks()
     }
 
-    /// Compares what could not be compared while the disk was away (MB7). It is on the disk that what is right is no longer in the
-    /// list before anybody may write there.
+    /// Compares the blocks that could not be compared while the disk was away (MB7). Correct blocks leave the list, and
+    /// the shorter list is durable, before anything may be written there.
     async fn compare_unproven(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let unproven = &self.core.members.unproven;
         let runs = unproven.to_compare(pv);
@@ -165,11 +165,11 @@ impl Group {
         }
         let placement = self.core.placement();
         let disks = self.core.members.all().clone();
-        // What is read is on the disk: it may lie in a cache that the disk brought with it.
+        // Only bytes on the disk count. The disk may have brought a volatile cache with it.
         start(&*disks, DiskOp::Flush).await?;
         for run in runs {
             let is_right = match crc_of(&*disks, &placement, run).await {
-                Ok(crc) => run.crc == Some(crc) || planted::is("unproven_believed"),
+                Ok(crc) => run.crc == Some(crc) || planted::is("unproven_accepted"),
                 Err(Error::Disk(_)) => false,
                 Err(error) => return Err(error),
             };
@@ -178,7 +178,7 @@ impl Group {
         self.checkpoint().await
     }
 
-    /// Writes its copies of metadata anew from the others. Checkpoints are held: nothing else writes metadata (M8).
+    /// Rewrites its copies of metadata from the other copies. Checkpoints are held: nothing else writes metadata (M8).
     async fn fill_metadata(&self, pv: PvIndex) -> Result<()> {
         let core = &self.core;
         let copies = core.meta.lock().copies_in(&core.placement().ranges_of(pv));
@@ -194,7 +194,7 @@ impl Group {
                 }
                 let page = match core.read_block(VgBlock(moving.copies[1 - copy] + i)).await {
                     Ok(page) => Arc::new(page),
-                    // A block that no checkpoint has written yet may be one that cannot be read.
+                    // A block that no checkpoint has written yet may be unreadable.
                     Err(Error::Disk(_)) => continue,
                     Err(error) => return Err(error),
                 };
@@ -206,15 +206,15 @@ impl Group {
         Ok(())
     }
 
-    /// Space is taken from it again, if it was before.
-    async fn take_space_again(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    /// Space is allocated from it again, if it was allocatable before.
+    async fn restore_allocatable(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let index = usize::from(pv.0);
         let take = || {
             let _gate = self.core.gate.read();
-            let barred = self.catalog.read().attributes.unallocatable.has(index);
-            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, !barred)
+            let is_unallocatable = self.catalog.read().attributes.unallocatable.has(index);
+            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, !is_unallocatable)
         };
-        // What is reserved has more room by it, never less.
+        // Reserved blocks have more room then, never less.
         let _ = self.core.with_nodes_privileged(take).await?;
         self.checkpoint().await
     }

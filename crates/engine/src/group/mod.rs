@@ -15,8 +15,6 @@
 //! * G3 Recovery builds the same state from checkpoint and journal that memory held, except writes that no flush
 //!   covered and whose data is not on the disk.
 
-mod age;
-mod ahead;
 mod apply;
 pub mod backing;
 mod bookmark;
@@ -29,23 +27,23 @@ mod create;
 mod create_group;
 mod diff;
 mod discards;
-mod evidence;
-mod holdings;
-mod journal_places;
-mod journals;
+mod journal_copies;
+mod journal_layout;
+mod journal_scan;
 mod label;
-mod lacks;
 mod leave;
 mod members;
 mod move_state;
 mod moves;
+mod newest_root;
 mod open;
 mod ops;
 mod orphans;
-mod places;
 mod point;
 mod pools;
+mod prefetch;
 mod progress;
+mod pv_usage;
 mod pvs;
 mod read;
 mod reclaim;
@@ -54,9 +52,11 @@ mod remove;
 mod replay;
 mod replay_position;
 mod report;
+mod requirements;
 mod resize;
 mod retry;
 mod snapshot;
+mod snapshot_usage;
 mod space_finder;
 mod trim_state;
 mod zones;
@@ -64,13 +64,13 @@ mod zones;
 pub use bookmark::Bookmark;
 pub use check::{CheckReport, Seen};
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
-pub use journal_places::LARGEST_SHARE;
-pub use label::{PvLabel, PvMembership, two_halves};
+pub use journal_layout::LARGEST_SHARE;
+pub use label::{PvLabel, PvMembership, find_split_brain};
 pub use members::WHILE_MISSING;
 pub use move_state::MoveProgress;
-pub use places::PlaceInfo;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
+pub use pv_usage::PvUsage;
 pub use trim_state::TrimProgress;
 
 pub use crate::model::*;
@@ -106,7 +106,7 @@ pub struct Group {
     /// For nodes that removal cannot read now.
     retry: Mutex<retry::Retry>,
     /// Removal has no room for the next checkpoint.
-    stands_still: AtomicBool,
+    removal_stopped: AtomicBool,
     /// A write waits for space that a search for orphans may give.
     orphans_urgent: AtomicBool,
     /// Volumes that may be fragmented, volumes with windows that may be, and whether there are any.
@@ -142,12 +142,12 @@ struct Durable {
 
 impl Group {
     /// Requests a checkpoint in the background.
-    pub(crate) fn want_checkpoint(&self) {
-        self.core.journal.want_checkpoint();
+    pub(crate) fn request_checkpoint(&self) {
+        self.core.journal.request_checkpoint();
     }
 
-    pub(crate) fn want_reclaim(&self) {
-        self.stands_still.store(false, Ordering::Release);
+    pub(crate) fn request_reclaim(&self) {
+        self.removal_stopped.store(false, Ordering::Release);
         self.reclaim_wanted.store(true, Ordering::Release);
         self.background.notify();
     }
@@ -194,7 +194,7 @@ impl Group {
     fn start_background(self: &Arc<Self>) {
         self.spawn_loop(
             "checkpoints",
-            |group| &group.core.journal.checkpoint_wanted,
+            |group| &group.core.journal.checkpoint_requested,
             |group| {
                 Box::pin(async move {
                     // A failure poisons the journal, and the next write gets the error.

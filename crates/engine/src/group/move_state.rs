@@ -17,7 +17,7 @@ pub(super) struct MoveState {
     /// The move was asked to end.
     pub(super) is_stopped: bool,
     /// No space is taken from this one: all of it moves.
-    pub(super) barred: Option<PvIndex>,
+    pub(super) unallocatable: Option<PvIndex>,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
 }

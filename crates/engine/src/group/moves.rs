@@ -15,12 +15,12 @@
 //! goes elsewhere first, as when a physical volume leaves ([`leave`](super::leave)).
 
 use super::Group;
-use super::journal_places::journal_in;
+use super::journal_layout::journal_in;
 use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
-use crate::format::zones::MOST_ZONES;
+use crate::format::zones::MAX_ZONES;
 use crate::map::{self, MapError};
 use crate::model::{NewMove, PvExtents};
 use crate::moving::Window;
@@ -66,8 +66,8 @@ impl Group {
     }
 
     /// [`Error::Busy`]: a move is under way.
-    pub(super) fn is_still(&self) -> Result<()> {
-        if self.is_moving() { Err(moves_already()) } else { Ok(()) }
+    pub(super) fn check_no_move(&self) -> Result<()> {
+        if self.is_moving() { Err(move_in_progress()) } else { Ok(()) }
     }
 
     /// Ends the running move at the next possible moment. Moved extents stay moved.
@@ -105,10 +105,12 @@ impl Group {
     /// Why not. It may be possible later.
     pub fn may_move(&self) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         match self.unproven_blocks() {
             0 => Ok(()),
-            _ => Err(Error::Busy("blocks that nobody could compare after a disk was missing".into())),
+            _ => Err(Error::Busy(
+                "the contents of some blocks are unknown, because a disk was missing; write them again first".into(),
+            )),
         }
     }
 
@@ -157,7 +159,7 @@ impl Group {
     fn claim_move(&self, from: PvIndex) -> Result<()> {
         let mut state = self.moves.state.lock();
         if state.progress.is_running {
-            return Err(moves_already());
+            return Err(move_in_progress());
         }
         *state = MoveState {
             progress: MoveProgress { is_running: true, from, ..MoveProgress::default() },
@@ -179,7 +181,7 @@ impl Group {
         let targets = self.places_on(&wanted.to)?;
         let is_target = |run: &PlacedRun| targets.iter().any(|to| to.start < run.end && run.start < to.end);
         if on_source.iter().any(is_target) {
-            return Err(Error::Invalid("extents cannot move to where they are".into()));
+            return Err(Error::Invalid("extents cannot move to the physical volume that holds them".into()));
         }
         // Freed blocks are usable only after a checkpoint.
         self.checkpoint().await?;
@@ -191,7 +193,7 @@ impl Group {
         let blocks = |runs: &[PlacedRun]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         self.is_room_for(blocks(&runs), wanted.from, &wanted.to).await?;
         if is_whole {
-            self.bar_source(wanted.from, true).await?;
+            self.set_source_unallocatable(wanted.from, true).await?;
             // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
             // extent.
             let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
@@ -225,14 +227,14 @@ impl Group {
         }
     }
 
-    async fn bar_source(self: &Arc<Self>, pv: PvIndex, is_barred: bool) -> Result<()> {
+    async fn set_source_unallocatable(self: &Arc<Self>, pv: PvIndex, is_unallocatable: bool) -> Result<()> {
         let index = usize::from(pv.0);
         let set = || {
             let _gate = self.core.gate.read();
             // Held meanwhile: somebody may change just that.
             let catalog = self.catalog.read();
-            self.moves.state.lock().barred = is_barred.then_some(pv);
-            let may = !is_barred && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
+            self.moves.state.lock().unallocatable = is_unallocatable.then_some(pv);
+            let may = !is_unallocatable && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
             self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
         };
         match self.core.with_nodes_privileged(set).await? {
@@ -332,7 +334,7 @@ impl Group {
             // If a read fails, extents move one by one.
             let (mut at, mut alone_until) = (run.start, run.start);
             while at < run.end {
-                self.may_go_on()?;
+                self.check_not_stopped()?;
                 let most = if at < alone_until { 1 } else { most };
                 let extents = ((run.end - at) / extent_blocks).min(most);
                 let free = self.take_target(source, extents, targets).await?;
@@ -340,7 +342,7 @@ impl Group {
                 match self.exchange(&moved, free).await {
                     Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
                     Err(error) => {
-                        self.give_up(free).await?;
+                        self.abort_run(free).await?;
                         let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
                         if !is_unread && error != fixed() {
                             return Err(error);
@@ -364,7 +366,7 @@ impl Group {
         self.checkpoint().await
     }
 
-    fn may_go_on(&self) -> Result<()> {
+    fn check_not_stopped(&self) -> Result<()> {
         self.core.journal.failed()?;
         let is_stopped = self.moves.state.lock().is_stopped || self.core.closed.load(Ordering::Acquire);
         if is_stopped { Err(Error::Closed) } else { Ok(()) }
@@ -387,7 +389,7 @@ impl Group {
             if let Some(run) = self.core.with_nodes_privileged(take).await? {
                 break run;
             }
-            self.may_go_on()?;
+            self.check_not_stopped()?;
             // No whole extent is free there. Blocks that are being freed may give one.
             tries += 1;
             if tries > TRIES_FOR_ROOM || !self.more_space().await? {
@@ -409,7 +411,7 @@ impl Group {
         let (from, to) = (first_byte(&old, moved.start), first_byte(&old, free.0));
         debug_assert_eq!(from.0, self.moves.state.lock().progress.from, "PM1: only the source is watched");
         let new = Arc::new(old.exchanged(moved.clone(), free_range));
-        if new.zones().len() > MOST_ZONES - ZONES_KEPT {
+        if new.zones().len() > MAX_ZONES - ZONES_KEPT {
             return Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into()));
         }
         moving.begin_run(from.1..from.1 + free.1 * BLOCK_SIZE, to.0, to.1);
@@ -420,12 +422,12 @@ impl Group {
         {
             let _gate = core.gate.read();
             let catalog = self.catalog.read();
-            self.place_anew(&catalog, &new);
+            self.apply_placement(&catalog, &new);
             catalog.volumes.values().for_each(|volume| volume.forget_copies());
         }
         if !planted::is("old_place_reused") {
             self.all_done().await;
-            moving.quiet().await;
+            moving.drain().await;
         }
         moving.end_run(core.members.all());
         self.release(free);
@@ -456,26 +458,26 @@ impl Group {
 
     async fn copy_run(&self) -> Result<()> {
         let (core, moving) = (&self.core, &self.core.members.moving);
-        let mut pace = crate::core::Pace::default();
+        let mut throttle = crate::core::Throttle::default();
         let disks = core.members.all();
         while let Some(Window { from, to }) = moving.next_window(WINDOW).await? {
-            self.may_go_on()?;
+            self.check_not_stopped()?;
             let buf = PageBuf::zeroed(from.len as usize);
             let read = DiskOp::Read { segments: Segments::from_slice(&[from]), buf };
             let buf = start(&**disks, read).await?.expect("a read gives its buffer back");
             let write = DiskOp::Write { segments: Segments::from_slice(&[to]), buf: Arc::new(buf) };
             start(&**disks, write).await?;
             moving.copied(disks);
-            core.pace(&mut pace).await;
+            core.throttle(&mut throttle).await;
         }
         Ok(())
     }
 
     /// Waits for all requests in flight, also those of a checkpoint.
     async fn all_done(&self) {
-        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.begun())).collect();
+        let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.next_request())).collect();
         for (volume, begun) in &volumes {
-            volume.ops_done(*begun).await;
+            volume.wait_for_requests(*begun).await;
         }
         drop(self.hold_checkpoints().await);
     }
@@ -484,8 +486,8 @@ impl Group {
     ///
     /// # Errors
     /// The group has failed, and it is unknown where the run is (PM8).
-    async fn give_up(&self, free: Run) -> Result<()> {
-        if !self.core.members.moving.give_up(self.core.members.all()).await {
+    async fn abort_run(&self, free: Run) -> Result<()> {
+        if !self.core.members.moving.abort_run(self.core.members.all()).await {
             return self.core.journal.failed().and(Err(Error::Closed));
         }
         self.release(free);
@@ -501,7 +503,7 @@ impl Group {
 
     async fn end_move(self: &Arc<Self>, from: PvIndex, was_barred: bool, failed: Option<Error>) {
         let unbarred = match was_barred && self.core.journal.failed().is_ok() {
-            true => self.bar_source(from, false).await,
+            true => self.set_source_unallocatable(from, false).await,
             false => Ok(()),
         };
         {
@@ -514,13 +516,13 @@ impl Group {
 }
 
 /// Why a change of physical volumes has to wait.
-fn moves_already() -> Error {
+fn move_in_progress() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
 }
 
 /// Why extents stay.
 fn fixed() -> Error {
-    Error::Busy("metadata came to lie on the extents".into())
+    Error::Busy("metadata was placed on the extents meanwhile".into())
 }
 
 /// Where a block lies: the physical volume, and the byte there.

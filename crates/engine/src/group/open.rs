@@ -9,17 +9,17 @@
 //!   the disk's cache. Recovery overwrites blocks that only the superblock before it needs, and a power cut could leave
 //!   just that older one.
 
-use super::age::find_root;
 use super::catalog::{Catalog, empty_head};
-use super::evidence::{prove, scan_journal};
-use super::journal_places::is_copy_on;
-use super::lacks::Lacks;
+use super::journal_layout::is_copy_on;
+use super::journal_scan::{prove, scan_journal};
+use super::newest_root::find_root;
 use super::read::{read_stream, stream_corrupt};
 use super::replay_position::Replay;
+use super::requirements::Requirements;
 use super::zones::read_zones;
 use super::{Durable, Group, Root};
 use crate::core::{Core, MergeCursor};
-use crate::dead::Points;
+use crate::dead_blocks::PointEpochs;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
 use crate::error::Result;
 use crate::format::journal::Record;
@@ -59,7 +59,7 @@ impl Group {
         let tag = root.tag();
         let ring =
             Ring { bytes: root.journal_blocks * BLOCK_SIZE, id: root.journal_id, group: tag, bad: root.bad.clone() };
-        let copies = Copies::new(&whole_and_there(&root, &parts.placement, disks.out()), parts.placement.clone());
+        let copies = Copies::new(&usable_journals(&root, &parts.placement, disks.out()), parts.placement.clone());
         let journal = Journal::new(disks.clone(), runtime.clone(), copies, ring, parts.next_seq, config.planted);
         let (generation, root_zones) = (root.generation + 1, root.zones.serial);
         let points = parts.catalog.points.clone();
@@ -91,7 +91,7 @@ impl Group {
             reclaim_wanted: AtomicBool::new(true),
             lost: Mutex::default(),
             retry: Mutex::default(),
-            stands_still: AtomicBool::new(false),
+            removal_stopped: AtomicBool::new(false),
             orphans_urgent: AtomicBool::new(false),
             to_rehome: Mutex::default(),
             to_fill: Mutex::default(),
@@ -103,7 +103,7 @@ impl Group {
             replay: Mutex::new(None),
         });
         let this: Weak<Group> = Arc::downgrade(&group);
-        core.journal.set_keeper(this.clone());
+        core.journal.set_owner(this.clone());
         core.set_space_finder(this);
         group
     }
@@ -135,27 +135,27 @@ impl Group {
         // B1: it covers everything that is read from here on, because nothing is written meanwhile.
         let flushes = !config.read_only && !is_planted(&config, "no_first_flush");
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
-        let newest = find_root(&*disks, is_planted(&config, "any_age"), without).await?;
+        let newest = find_root(&*disks, is_planted(&config, "stale_pv_accepted"), without).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
         let out = PvFlags(root.out());
-        if planted::is("out_untold") {
+        if planted::is("missing_pv_not_recorded") {
             root.left.clear();
         }
         let disks = Arc::new(Members::new(disks, out, planted::is("lost_are_zeros")));
         let zones_on = read_zones(&*disks, &mut root).await?;
         let placement = Arc::new(Placement::of(&root));
         let tag = root.tag();
-        Lacks { root: &root, placement: &placement, out }.journal()?;
+        Requirements { root: &root, placement: &placement, out }.check_journal()?;
         if !out.is_empty() {
-            let there = whole_and_there(&root, &placement, out);
+            let there = usable_journals(&root, &placement, out);
             root.set_whole_journals(&there);
         }
-        let lacks = Lacks { root: &root, placement: &placement, out };
+        let requirements = Requirements { root: &root, placement: &placement, out };
         let read = read_stream(&*disks, &placement, &root, tag, &mut None).await;
-        let (stream, stream_places) = read.map_err(|error| lacks.metadata(error))?;
-        lacks.pairs(&stream.pairs, &stream.pair_lengths)?;
+        let (stream, stream_places) = read.map_err(|error| requirements.metadata_error(error))?;
+        requirements.check_pairs(&stream.pairs, &stream.pair_lengths)?;
         // The journal of a group that another process has open changes during the reads.
-        let looks_behind = !is_live && !is_planted(&config, "ends_anywhere");
+        let looks_behind = !is_live && !is_planted(&config, "journal_end_not_checked");
         let journal = scan_journal(&*disks, &placement, &root, tag, &stream.open_records, looks_behind).await?;
         let unverified = is_planted(&config, "skip_crc");
         let (applied, unproven) =
@@ -166,7 +166,7 @@ impl Group {
         if !meta.load_bitmap(&stream.bitmap) {
             return Err(stream_corrupt("the bitmap of metadata blocks does not fit the metadata area"));
         }
-        know_unproven(&disks.unproven, &placement, &stream, root.extent_blocks, &applied);
+        load_unproven(&disks.unproven, &placement, &stream, root.extent_blocks, &applied);
         let newly = unproven.into_iter().filter(|_| !planted::is("unproven_forgotten"));
         newly.for_each(|run| disks.unproven.add(&placement, run));
         let replay = Replay {
@@ -181,13 +181,13 @@ impl Group {
         root.journal_id += 1;
         let pvs = Pvs::new(placement.runs(), &stream.pv_free);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
-        let bars_out = !planted::is("placed_on_lost");
+        let is_out_unallocatable = !planted::is("allocated_on_missing");
         (0..root.pvs.len())
-            .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && bars_out)
+            .filter(|pv| stream.attributes.unallocatable.has(*pv) || out.has(*pv) && is_out_unallocatable)
             .for_each(|pv| space.make_unallocatable(pv));
         let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
-            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && bars_out {
+            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && is_out_unallocatable {
                 // MB3: no blocks are allocated on it.
                 to_free.extend(unused(arena));
             } else if !space.restore_arena(arena.start, arena.len, &arena.used) {
@@ -198,7 +198,7 @@ impl Group {
             return Err(stream_corrupt("it frees a block twice"));
         }
         let stream_blocks = stream_places.into_iter().filter_map(|place| meta_block_of(&meta, place)).collect();
-        let points = Arc::new(Points::new(!is_planted(&config, "dead_by_birth")));
+        let points = Arc::new(PointEpochs::new(!is_planted(&config, "dead_never_folded")));
         let attributes = stream.attributes.clone();
         let catalog = Catalog::new(stream.epoch, stream.next_volume, stream.next_tree, attributes, points);
         let next_seq = Seq(journal.next.0.max(root.capture_seq));
@@ -210,10 +210,10 @@ impl Group {
         {
             let bytes = group.stream_estimate();
             let mut meta = group.core.meta.lock();
-            meta.keep_for_stream(bytes);
-            meta.stream_has(group.root.lock().stream_blocks.len() as u64);
+            meta.set_stream_bytes(bytes);
+            meta.set_stream_in_use(group.root.lock().stream_blocks.len() as u64);
             if read_only {
-                meta.lend();
+                meta.add_replay_blocks();
             }
         }
         *group.replay.lock() = Some(replay);
@@ -242,7 +242,7 @@ impl Group {
             group.repeat_superblocks(|_| {}).await?;
             group.join_stale_copies().await?;
             group.core.backing.is_serving.store(true, Ordering::Release);
-            group.want_all_rehomed();
+            group.request_rehoming_of_all();
             group.start_background();
         }
         Ok(group)
@@ -296,7 +296,7 @@ impl Group {
 }
 
 /// The copies of the journal that have all frames (JC2) and lie on physical volumes that are not out.
-fn whole_and_there(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec<u64> {
+fn usable_journals(root: &GroupRoot, placement: &Placement, out: PvFlags) -> Vec<u64> {
     let is_out = |start: &u64| {
         let mut out = out.iter().map(|pv| PvIndex(u16::try_from(pv).expect("at most 64 physical volumes")));
         out.any(|pv| is_copy_on(root, placement, *start, pv))
@@ -332,9 +332,9 @@ fn has_possible_counters(tree: &TreeMeta) -> bool {
     tree.written <= tree.mapped && counters.iter().all(|counter| *counter < 1 << 48)
 }
 
-/// Takes the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
+/// Reads the unproven blocks of the checkpoint (MB7), without those that have other contents now: metadata, or the data
 /// of a record that counts.
-fn know_unproven(
+fn load_unproven(
     unproven: &Unproven,
     placement: &Placement,
     stream: &Stream,
@@ -392,20 +392,20 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
     let checks = [
         (written, "a tree's root is younger than the checkpoint"),
-        (known, "a tree is of an epoch that has not begun"),
+        (known, "a tree has an epoch above the group's"),
         (pairs, "its metadata area lies outside the group"),
         (runs, "it frees blocks outside the group"),
         (arenas, "an arena lies outside the group"),
-        (unproven, "blocks that nobody could compare lie outside the group"),
+        (unproven, "unproven blocks lie outside the group"),
         (trees, "a tree has impossible counters"),
         (volumes, "a volume has an impossible id or name"),
-        (parents && distinct && order, "the history of its points does not hold together"),
+        (parents && distinct && order, "the parents and epochs of its points contradict each other"),
         (heads_match, "volumes and heads do not match"),
         (thick, "a thick volume is larger than the group"),
         (!stream.pairs.is_empty(), "it has no metadata area"),
         (
             PvFlags::of_first(root.pvs.len()).has_all(stream.attributes.unallocatable),
-            "it bars physical volumes that are not there",
+            "it names physical volumes as not allocatable that do not exist",
         ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
         (

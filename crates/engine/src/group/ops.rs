@@ -4,8 +4,8 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{tag_bytes, volume_bytes};
-use super::holdings::Holdings;
 use super::pools::is_pool;
+use super::snapshot_usage::SnapshotUsage;
 use crate::core::MergeCursor;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
@@ -24,20 +24,20 @@ const MAX_TAG: usize = 1024;
 const MAX_TAGS: usize = (256 + 1) << 10;
 
 /// Why a step under the gate could not be finished: read a node, find room, or fail.
-pub(super) enum Trouble {
+pub(super) enum ChangeError {
     Map(MapError),
     Fatal(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for ChangeError {
     fn from(error: Error) -> Self {
-        Trouble::Fatal(error)
+        ChangeError::Fatal(error)
     }
 }
 
-impl From<MapError> for Trouble {
+impl From<MapError> for ChangeError {
     fn from(error: MapError) -> Self {
-        Trouble::Map(error)
+        ChangeError::Map(error)
     }
 }
 
@@ -56,7 +56,7 @@ fn check_tags(tags: &[String]) -> Result<()> {
     if total > MAX_TAGS || tags.iter().any(|tag| tag.len() > MAX_TAG) {
         let (each, all) = (MAX_TAG, MAX_TAGS >> 10);
         return Err(Error::Invalid(format!(
-            "too many or too long tags: one has at most {each} characters, all of one thing together have at most {all} KiB"
+            "too many or too long tags: one has at most {each} characters, all tags of one object together have at most {all} KiB"
         )));
     }
     Ok(())
@@ -64,15 +64,15 @@ fn check_tags(tags: &[String]) -> Result<()> {
 
 impl Group {
     /// Repeats a step under the gate until it has its nodes and its room.
-    pub(super) async fn change<T>(&self, mut step: impl FnMut() -> std::result::Result<T, Trouble>) -> Result<T> {
+    pub(super) async fn change<T>(&self, mut step: impl FnMut() -> std::result::Result<T, ChangeError>) -> Result<T> {
         self.check_writable()?;
         let mut fatal = None;
         let outcome = self
             .core
             .with_nodes(|| match step() {
                 Ok(value) => Ok(Some(value)),
-                Err(Trouble::Map(error)) => Err(error),
-                Err(Trouble::Fatal(error)) => {
+                Err(ChangeError::Map(error)) => Err(error),
+                Err(ChangeError::Fatal(error)) => {
                     fatal = Some(error);
                     Ok(None)
                 }
@@ -102,7 +102,7 @@ impl Group {
         self.core.journal.next_seq()
     }
 
-    /// Waits for space that will be freed soon. False: there is none.
+    /// Waits for space that will be freed soon. False: no space will be freed.
     pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
         let pending = self.core.space.lock().pending_blocks();
         if pending > 0 {
@@ -140,7 +140,7 @@ impl Group {
         self.catalog.read().names.get(name).copied()
     }
 
-    pub(super) fn check_fits(&self, record: &Record) -> std::result::Result<(), Trouble> {
+    pub(super) fn check_fits(&self, record: &Record) -> std::result::Result<(), ChangeError> {
         if self.core.journal.fits(record) {
             return Ok(());
         }
@@ -198,10 +198,10 @@ impl Group {
         let was_held = self.volume_info(id)?.attributes.is_held();
         self.update(id, |meta| meta.attributes = attributes.clone()).await?;
         if was_held && !attributes.is_held() {
-            self.want_reclaim();
+            self.request_reclaim();
         }
         if attributes.layout() == Some(Layout::Read) {
-            self.want_rehoming(id);
+            self.request_rehoming(id);
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Group {
     /// [`Error::NoSpace`]: there would be too little room elsewhere for the reservations.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
+        self.core.require_all_pvs()?;
         let index = usize::from(pv.0);
         if index >= self.core.placement().pvs.len() {
             return Err(Error::NotFound(format!("physical volume {index}")));
@@ -242,7 +242,7 @@ impl Group {
                 let _gate = self.core.gate.read();
                 let mut catalog = self.catalog_mut();
                 // Until all of it has moved no space is taken from it anyway.
-                let takes = is_allocatable && self.moves.state.lock().barred != Some(pv);
+                let takes = is_allocatable && self.moves.state.lock().unallocatable != Some(pv);
                 let outcome = self.core.space.lock().set_allocatable(self.core.alloc_context(), index, takes)?;
                 if outcome.is_ok() {
                     catalog.attributes.unallocatable.set(index, !is_allocatable);
@@ -319,7 +319,7 @@ impl Group {
             follow_pool(catalog, &before, &meta.name);
         }
         if reserve_changed {
-            let used = Holdings(catalog).held(meta.id);
+            let used = SnapshotUsage(catalog).held(meta.id);
             let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
             self.core.space.lock().set_reserve(meta.id, reserve);
         }

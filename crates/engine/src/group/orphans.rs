@@ -20,8 +20,8 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::reclaim::Stepped;
-use crate::core::{Ownership, Pace, TreeOwner, count};
-use crate::dead;
+use crate::core::{Ownership, Throttle, TreeOwner, count};
+use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::format::node::{CAPACITY, UNWRITTEN};
 use crate::map::{self, Extent, MapError, NodeRef};
@@ -36,7 +36,7 @@ impl Group {
         self.orphans_urgent.store(true, Ordering::Release);
         let found = self.orphaned(&self.catalog.read()).is_some();
         if found {
-            self.want_reclaim();
+            self.request_reclaim();
         }
         found
     }
@@ -62,7 +62,7 @@ impl Group {
 
     /// Searches a point from one end to the other. Stops when removal, which frees more, has work.
     pub(super) async fn free_orphans(self: &Arc<Self>, point: TreeId) -> Result<Stepped> {
-        let (mut cursor, mut pace) = (0, Pace::default());
+        let (mut cursor, mut throttle) = (0, Throttle::default());
         loop {
             if self.core.closed.load(Ordering::Acquire) || self.catalog.read().next_removal().is_some() {
                 return Ok(Stepped::More);
@@ -81,7 +81,7 @@ impl Group {
                 Ok(None) | Err(Error::NoSpace { .. } | Error::Corrupt { .. } | Error::Disk(_)) => break,
                 Err(error) => return Err(error),
             }
-            self.core.pace(&mut pace).await;
+            self.core.throttle(&mut throttle).await;
         }
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
@@ -115,7 +115,7 @@ impl Group {
         let step = map::walk_step(&core.cache, &meta.tree, cursor, &prune)?;
         if let Some(leaf) = &step.leaf {
             let mut orphans: Vec<Extent> = leaf.extents().filter(|e| e.birth > lower).collect();
-            let asked = if core.planted("child_not_asked") { &children[1..] } else { &children[..] };
+            let asked = if core.planted("child_not_searched") { &children[1..] } else { &children[..] };
             for child in asked {
                 if orphans.is_empty() {
                     break;
@@ -208,7 +208,7 @@ fn forget(catalog: &mut Catalog, point: TreeId, children: &[TreeId], gone: &[Ext
             point.own -= len as i64;
         });
         for child in children {
-            catalog.with_tree_mut(*child, |child| dead::take(&mut child.dead, lower, len));
+            catalog.with_tree_mut(*child, |child| dead_blocks::take(&mut child.dead, lower, len));
         }
     }
 }

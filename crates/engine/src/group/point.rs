@@ -16,15 +16,15 @@
 //! * PT5 An unfinished receive takes only space that others do not need. When a write of another volume finds no room,
 //!   the unfinished receive is dropped before any snapshot is, and before the write waits or fails. If the new contents
 //!   of a thick target need a larger reservation, the target gets them only if there is room for it.
-//! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its other
-//!   volumes are removed: the snapshot keeps its identity.
-//! * HO2 In a full group held snapshots, and those that name their contents (PT2), are dropped after all others, the oldest first:
+//! * HO1 The point of an unwritten snapshot that is held ([`HOLD`](crate::model::HOLD)) is not merged, whichever of its
+//!   other volumes are removed. So the snapshot keeps its identity.
+//! * HO2 A full group drops held snapshots, and those that name their contents (PT2), after all others, the oldest first:
 //!   writes are more important than holds.
 
 use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
-use super::ops::{Trouble, check_name};
+use super::ops::{ChangeError, check_name};
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
 use crate::model::{
@@ -72,42 +72,42 @@ pub fn point_seed(identity: Uuid, blocks: u64) -> Uuid {
 
 /// The fields of a head that show at which point it is.
 #[derive(Clone, Copy)]
-pub(super) struct HeadSeen {
+pub(super) struct HeadState {
     tree: Tree,
     parent: Option<TreeId>,
     blocks: u64,
 }
 
-impl HeadSeen {
-    pub(super) fn of(meta: &VolumeMeta, head: &TreeMeta) -> HeadSeen {
-        HeadSeen { tree: head.tree, parent: head.parent, blocks: meta.blocks }
+impl HeadState {
+    pub(super) fn of(meta: &VolumeMeta, head: &TreeMeta) -> HeadState {
+        HeadState { tree: head.tree, parent: head.parent, blocks: meta.blocks }
     }
 }
 
 impl Catalog {
     /// The points whose contents a head has, the nearest first (PT1).
-    fn points_at(&self, head: HeadSeen) -> impl Iterator<Item = &TreeMeta> + '_ {
+    fn points_at(&self, head: HeadState) -> impl Iterator<Item = &TreeMeta> + '_ {
         // On a damaged image parents may be a circle.
         let most = self.trees.len() + 1;
         let above = std::iter::successors(head.parent, |id| self.trees.get(id).and_then(|tree| tree.parent));
         let trees = above.take(most).map_while(|id| self.trees.get(&id));
         let alive = trees.filter(|tree| tree.kind == TreeKind::Point);
-        alive.take_while(move |tree| tree.tree == head.tree || planted::is("any_head_is_the_point"))
+        alive.take_while(move |tree| tree.tree == head.tree || planted::is("written_head_is_point"))
     }
 
     /// The epoch of the oldest point with the head's contents.
-    pub(super) fn oldest_point(&self, head: HeadSeen) -> Option<Epoch> {
+    pub(super) fn oldest_point(&self, head: HeadState) -> Option<Epoch> {
         self.points_at(head).last().map(|point| point.epoch)
     }
 
     /// The snapshot whose identifier names the contents of a head (PT2).
-    pub(super) fn named_by(&self, head: HeadSeen) -> Option<VolumeId> {
+    pub(super) fn snapshot_of(&self, head: HeadState) -> Option<VolumeId> {
         self.points_at(head).filter_map(|point| point.charged).filter(|id| self.volumes.contains_key(id)).last()
     }
 
     /// The epoch in which a snapshot was taken, if it still has its contents. An older snapshot may name these
     /// contents.
-    pub(super) fn moment(&self, id: VolumeId, head: HeadSeen) -> Option<Epoch> {
+    pub(super) fn point_epoch(&self, id: VolumeId, head: HeadState) -> Option<Epoch> {
         self.points_at(head).find(|point| point.charged == Some(id)).map(|point| point.epoch)
     }
 
@@ -117,7 +117,7 @@ impl Catalog {
         let held = snapshot.and_then(|snapshot| {
             let state = snapshot.state.lock();
             let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
-            is_held.then(|| HeadSeen::of(&state.meta, &state.head))
+            is_held.then(|| HeadState::of(&state.meta, &state.head))
         });
         held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
     }
@@ -127,17 +127,17 @@ impl Catalog {
         let head_if_held = |volume: &Arc<Volume>| {
             let state = volume.state.lock();
             let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
-            is_held.then(|| (volume.id, HeadSeen::of(&state.meta, &state.head)))
+            is_held.then(|| (volume.id, HeadState::of(&state.meta, &state.head)))
         };
-        let held: Vec<(VolumeId, HeadSeen)> = self.volumes.values().filter_map(head_if_held).collect();
-        let named_by = held.iter().filter_map(|(_, head)| self.named_by(*head));
+        let held: Vec<(VolumeId, HeadState)> = self.volumes.values().filter_map(head_if_held).collect();
+        let named_by = held.iter().filter_map(|(_, head)| self.snapshot_of(*head));
         let named_by: Vec<VolumeId> = named_by.filter(|_| !planted::is("names_of_held_go")).collect();
         held.iter().map(|(id, _)| *id).chain(named_by).collect()
     }
 
     /// Looks up the snapshot's identifier. No volume is locked.
-    pub(super) fn identity(&self, head: HeadSeen) -> Option<Uuid> {
-        let snapshot = self.volumes.get(&self.named_by(head)?)?;
+    pub(super) fn identity(&self, head: HeadState) -> Option<Uuid> {
+        let snapshot = self.volumes.get(&self.snapshot_of(head)?)?;
         let seed = snapshot.state.lock().meta.uuid;
         let blocks = if planted::is("identity_without_size") { 0 } else { head.blocks };
         Some(point_identity(seed, blocks))
@@ -163,7 +163,7 @@ impl Group {
             if state.closed || state.invalid() {
                 return Ok(None);
             }
-            HeadSeen::of(&state.meta, &state.head)
+            HeadState::of(&state.meta, &state.head)
         };
         Ok(catalog.identity(head))
     }
@@ -193,7 +193,7 @@ impl Group {
                 outcome => break outcome?,
             }
         };
-        self.want_reclaim();
+        self.request_reclaim();
         self.core.volumes_changed();
         self.durable(seq).await
     }
@@ -211,7 +211,7 @@ impl Group {
         self.change(|| self.publish_now(all)).await
     }
 
-    fn publish_now(&self, all: &[Publish]) -> std::result::Result<Seq, Trouble> {
+    fn publish_now(&self, all: &[Publish]) -> std::result::Result<Seq, ChangeError> {
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
         self.refuse_publish(&catalog, all)?;
@@ -221,13 +221,13 @@ impl Group {
         for (at, publish) in (0..).zip(all) {
             let meta = volume_in(&catalog, publish.received)?.state.lock().meta.clone();
             parts.push(part_of(&catalog, publish, &meta, at));
-            then.push(publish.then(meta, TreeId(trees.0 + 2 * at)));
+            then.push(publish.received_record(meta, TreeId(trees.0 + 2 * at)));
         }
         let mut records = vec![Record::Snapshot { parts: parts.clone() }];
         records.extend(then);
         if !self.core.journal.fit_together(&records) {
-            let told = "the change is too large for this volume group's journal".to_owned();
-            return Err(Error::Invalid(told).into());
+            let message = "the change is too large for this volume group's journal".to_owned();
+            return Err(Error::Invalid(message).into());
         }
         let bytes = all.iter().map(|publish| 2 * volume_bytes(&publish.attributes) + 2 * NEW_TREE_BYTES).sum();
         self.admit_change(bytes)?;
@@ -243,7 +243,7 @@ impl Group {
         }
         if planted::is("published_in_two_frames") {
             let (last, before) = records.split_last().expect("there is one at least");
-            before.iter().for_each(|record| self.core.journal.append_apart(record));
+            before.iter().for_each(|record| self.core.journal.append_in_own_frame(record));
             return Ok(self.append(last));
         }
         Ok(self.core.journal.append_together(&records))
@@ -283,7 +283,7 @@ impl Group {
         if state.invalid() {
             return Err(Error::InvalidSnapshot);
         }
-        let head = HeadSeen::of(&state.meta, &state.head);
+        let head = HeadState::of(&state.meta, &state.head);
         let is_there = catalog.points_at(head).any(|point| point.charged == Some(received));
         if is_there && head.blocks == blocks || planted::is("publish_over_writes") { Ok(()) } else { Err(Error::Moved) }
     }
@@ -300,7 +300,7 @@ impl Publish {
     }
 
     /// The record after the snapshot. Tree ids from this one on are free.
-    fn then(&self, received: VolumeMeta, trees: TreeId) -> Record {
+    fn received_record(&self, received: VolumeMeta, trees: TreeId) -> Record {
         match &self.to {
             PublishTo::New { name, attributes } => {
                 Record::Update { volume: VolumeMeta { name: name.clone(), attributes: attributes.clone(), ..received } }

@@ -3,7 +3,7 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::holdings::Holdings;
+use super::snapshot_usage::SnapshotUsage;
 use crate::fixed_hash::Map;
 use crate::model::{Attributes, VolumeMeta};
 use crate::space::pools::PoolLeft;
@@ -32,18 +32,18 @@ impl Group {
     /// From now on writes that wait for room end with [`Error::Closed`](crate::error::Error::Closed). For a process
     /// that ends: the kernel repeats the requests to its successor.
     pub fn end_waiting(&self) {
-        self.core.waits_no_more.store(true, Ordering::Release);
+        self.core.waiting_ended.store(true, Ordering::Release);
         self.core.space_event.notify();
     }
 
     /// The pools whose writes fail because they have waited too long for room; `None` stands for the group itself.
-    pub fn timed_out(&self) -> Vec<Option<String>> {
+    pub fn timed_out_pools(&self) -> Vec<Option<String>> {
         self.core.no_space_timeout.over()
     }
 
     /// The names of the volumes with writes that wait for room now.
-    pub fn held(&self) -> Vec<String> {
-        let mut ids: Vec<VolumeId> = self.core.held.lock().keys().copied().collect();
+    pub fn volumes_waiting_for_space(&self) -> Vec<String> {
+        let mut ids: Vec<VolumeId> = self.core.waiting_writes.lock().keys().copied().collect();
         ids.sort_unstable();
         let catalog = self.catalog.read();
         let volumes = ids.iter().filter_map(|id| catalog.volumes.get(id));
@@ -75,7 +75,7 @@ impl Group {
 }
 
 #[derive(Default)]
-struct Held {
+struct PoolBlocks {
     /// Blocks of its volumes and of points that only it uses, including blocks of writes in flight.
     blocks: u64,
     /// Of these, blocks on the reserves of snapshots.
@@ -97,7 +97,7 @@ enum Below {
 #[derive(Default)]
 pub(super) struct Usage {
     numbers: Map<String, usize>,
-    held: Vec<Held>,
+    held: Vec<PoolBlocks>,
 }
 
 impl Usage {
@@ -118,7 +118,7 @@ impl Usage {
                 let origin = origin.and_then(|id| catalog.volumes.get(&id));
                 let pool = origin.and_then(|origin| usage.number(&origin.state.lock().meta.attributes.pool));
                 if let Some(pool) = pool {
-                    let held = Holdings(catalog).held(volume.id);
+                    let held = SnapshotUsage(catalog).held(volume.id);
                     usage.held[pool].charged += held.saturating_sub(own);
                 }
                 continue;
@@ -151,11 +151,11 @@ impl Usage {
             return Some(*number);
         }
         self.numbers.insert(pool.to_owned(), self.held.len());
-        self.held.push(Held::default());
+        self.held.push(PoolBlocks::default());
         Some(self.held.len() - 1)
     }
 
-    fn get(&self, pool: &str) -> Option<&Held> {
+    fn get(&self, pool: &str) -> Option<&PoolBlocks> {
         self.numbers.get(pool).map(|number| &self.held[*number])
     }
 

@@ -34,7 +34,7 @@ pub struct CheckProgress {
 }
 
 impl Progress {
-    pub(super) fn rehomes(&self, volume: VolumeId, at: u64) {
+    pub(super) fn set_rehoming(&self, volume: VolumeId, at: u64) {
         *self.rehoming.lock() = Some((volume, at));
     }
 
@@ -46,15 +46,15 @@ impl Progress {
         *self.check.lock()
     }
 
-    pub(super) fn rehomed(&self) {
+    pub(super) fn clear_rehoming(&self) {
         *self.rehoming.lock() = None;
     }
 
-    pub(super) fn checks(&self, progress: CheckProgress) {
+    pub(super) fn set_check(&self, progress: CheckProgress) {
         *self.check.lock() = Some(progress);
     }
 
-    pub(super) fn checked(&self) {
+    pub(super) fn clear_check(&self) {
         *self.check.lock() = None;
     }
 }

@@ -11,11 +11,11 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::create_group::extend_table;
-use super::journal_places::journal_in;
+use super::journal_layout::journal_in;
 use super::leave::in_use;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
-use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, most_extents};
+use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, max_extents};
 use crate::model::NewPv;
 use crate::placement::Placement;
 use crate::space::{Cut, Run, Space};
@@ -28,8 +28,8 @@ impl Group {
     /// Adds the disk at the end of the disk set, which the caller extended before.
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
-        self.is_still()?;
+        self.core.require_all_pvs()?;
+        self.check_no_move()?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
         if index >= MAX_PVS {
@@ -46,7 +46,7 @@ impl Group {
         super::backing::back_label(&*self.core.disks, pv).await?;
         // A label first: the other superblocks may be durable before this one's, and then name it.
         let size = root.pvs[index].size;
-        match self.core.planted("label_once") {
+        match self.core.planted("label_written_once") {
             true => Group::write_label_of(&*self.core.disks, pv, uuid, size).await?,
             false => Group::write_label_twice(&*self.core.disks, pv, uuid, size).await?,
         }
@@ -58,13 +58,13 @@ impl Group {
     }
 
     /// The most extents that a physical volume can have: up to the next physical volume, or to the highest number.
-    pub fn most_extents(&self, pv: PvIndex) -> u64 {
+    pub fn max_extents(&self, pv: PvIndex) -> u64 {
         let placement = self.core.placement();
         let index = usize::from(pv.0);
         let Some(pv) = placement.pvs.get(index) else { return 0 };
         let most = match placement.pvs.get(index + 1) {
             Some(next) => next.first_extent - pv.first_extent,
-            None => most_extents(pv.first_extent, placement.extent_blocks),
+            None => max_extents(pv.first_extent, placement.extent_blocks),
         };
         // Numbers behind its own that are in use, by extents of a physical volume that left, or of a part that was cut
         // off.
@@ -75,12 +75,12 @@ impl Group {
 
     /// Sets the bytes of its disk that a physical volume uses. Metadata moves away from the part that is cut off.
     /// [`Error::Busy`]: that part has other blocks in use. [`Error::NoSpace`]: there would be too little room for the
-    /// reservations. [`Error::Invalid`]: there are too few extent numbers ([`most_extents`](Self::most_extents)), the
+    /// reservations. [`Error::Invalid`]: there are too few extent numbers ([`max_extents`](Self::max_extents)), the
     /// disk is smaller, or no extent would be left. After an error the table has not changed.
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
-        self.core.all_there()?;
-        self.is_still()?;
+        self.core.require_all_pvs()?;
+        self.check_no_move()?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
         let Some(entry) = pvs.get_mut(index) else {
@@ -94,7 +94,7 @@ impl Group {
         if extents == 0 {
             return Err(Error::Invalid(format!("a physical volume of {bytes} bytes is too small for one extent")));
         }
-        let most = self.most_extents(pv);
+        let most = self.max_extents(pv);
         if extents > most {
             return Err(Error::Invalid(format!("this physical volume can have {most} extents, not {extents}")));
         }
@@ -134,7 +134,7 @@ impl Group {
                 outcome = space.cut_pv(context, usize::from(pv.0), &mut runs, placement.runs())?;
                 drop(space);
                 if outcome == Cut::Done {
-                    self.place_anew(&catalog, &placement);
+                    self.apply_placement(&catalog, &placement);
                 }
                 Ok(outcome == Cut::Done)
             })
@@ -159,7 +159,7 @@ impl Group {
         {
             let _gate = self.core.gate.read();
             let catalog = self.catalog.read();
-            self.place_anew(&catalog, &placement);
+            self.apply_placement(&catalog, &placement);
             account(&mut self.core.space.lock(), &placement);
         }
         drop(hold);
@@ -167,7 +167,7 @@ impl Group {
     }
 
     /// From now on this table gives the places of blocks.
-    pub(super) fn place_anew(&self, catalog: &Catalog, placement: &Arc<Placement>) {
+    pub(super) fn apply_placement(&self, catalog: &Catalog, placement: &Arc<Placement>) {
         *self.core.placement.write() = placement.clone();
         for volume in catalog.volumes.values() {
             volume.state.lock().placement = placement.clone();

@@ -1,6 +1,6 @@
 //! Reads metadata before a group is open: the good one of two copies, and the checkpoint's stream.
 
-use crate::core::{READS_TOGETHER, is_lost};
+use crate::core::{READS_TOGETHER, is_missing};
 use crate::disk::{Completion, DiskOp, Disks, PageBuf, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::stream::{IndexEntry, Stream, decode_index, decode_page};
@@ -58,7 +58,7 @@ pub(super) async fn either<T>(
 ) -> Result<T> {
     // A copy on a physical volume that is out is not bad: it is rewritten when that returns (MB5).
     if let Some(bad) = bad
-        && !copies.iter().any(|copy| is_lost(disks, placement, *copy))
+        && !copies.iter().any(|copy| is_missing(disks, placement, *copy))
     {
         return both(disks, placement, copies, decode, bad).await;
     }

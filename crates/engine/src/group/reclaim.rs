@@ -28,9 +28,9 @@
 
 use super::Group;
 use super::catalog::Catalog;
-use super::holdings::Holdings;
-use crate::core::{Absent, Core, MergeCursor, Pace, count};
-use crate::dead;
+use super::snapshot_usage::SnapshotUsage;
+use crate::core::{Core, MergeCursor, Throttle, Unavailable, count};
+use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::map::{self, Extent, MapError, NodeRef};
 use crate::model::{Tree, TreeKind, TreeMeta};
@@ -65,14 +65,14 @@ impl Group {
             Ok(false) => {
                 // Freed blocks are usable, and appear in reports, after a checkpoint.
                 if self.core.space.lock().pending_blocks() > 0 {
-                    self.want_checkpoint();
+                    self.request_checkpoint();
                 }
                 self.core.space_event.notify();
             }
             Err(error) => {
                 // Removal stops until there is room (D6), or until the group is opened again. This costs only space.
                 self.reclaim_wanted.store(false, Ordering::Release);
-                self.stands_still.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
+                self.removal_stopped.store(matches!(error, Error::NoSpace { .. }), Ordering::Release);
                 if !matches!(error, Error::NoSpace { .. } | Error::Closed) {
                     self.core.journal.poison(&format!("removal failed: {error}"));
                 }
@@ -109,10 +109,10 @@ impl Group {
             self.checkpoint().await?;
             self.room_to_free().await?;
         }
-        let mut pace = Pace::default();
+        let mut throttle = Throttle::default();
         loop {
             count(&self.core.counters.reclaim_steps);
-            let stepped = match self.core.with_nodes_there(|| self.step(id)).await? {
+            let stepped = match self.core.with_readable_nodes(|| self.step(id)).await? {
                 Ok(stepped) => stepped,
                 Err(absent) => {
                     if !self.without(id, absent).await? {
@@ -136,23 +136,23 @@ impl Group {
                     if self.pending_full() || self.core.closed.load(Ordering::Acquire) {
                         return Ok(true);
                     }
-                    self.core.pace(&mut pace).await;
+                    self.core.throttle(&mut throttle).await;
                 }
             }
         }
     }
 
     /// Waits for a node that cannot be read now (D5), or skips it (D4). False: the group ends.
-    async fn without(&self, tree: TreeId, absent: Absent) -> Result<bool> {
+    async fn without(&self, tree: TreeId, absent: Unavailable) -> Result<bool> {
         let node = match absent {
-            Absent::Unread(node) if !self.core.planted("unread_is_lost") => {
+            Unavailable::Unread(node) if !self.core.planted("unread_node_is_lost") => {
                 let pause = self.retry.lock().next(tree);
                 if let Some(pause) = pause {
                     return Ok(self.pause(pause).await);
                 }
                 node
             }
-            Absent::Unread(node) | Absent::Lost(node) => node,
+            Unavailable::Unread(node) | Unavailable::Lost(node) => node,
         };
         if self.core.planted("lost_nodes_stop") || !self.lost.lock().insert(node) {
             return Err(Error::Corrupt {
@@ -185,20 +185,20 @@ impl Group {
     }
 
     /// A checkpoint was taken: stopped removal resumes if there is room again (D6).
-    pub(super) fn end_standstill(&self) {
-        let is_asked = !self.core.planted("stands_for_ever");
-        if is_asked && self.stands_still.load(Ordering::Acquire) && self.has_least_room_to_free() {
-            self.want_reclaim();
+    pub(super) fn resume_removal(&self) {
+        let is_asked = !self.core.planted("removal_never_resumes");
+        if is_asked && self.removal_stopped.load(Ordering::Acquire) && self.has_least_room_to_free() {
+            self.request_reclaim();
         }
     }
 
     fn has_least_room_to_free(&self) -> bool {
-        self.core.meta.lock().has_least_room_to_free() && !self.core.has_no_room_to_free()
+        self.core.meta.lock().has_least_room_to_free() && !self.core.is_short_for_tests()
     }
 
     /// Whether enough blocks are pending for removal to take a checkpoint.
     pub(super) fn pending_full(&self) -> bool {
-        self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_room_to_free()
+        self.core.space.lock().pending_runs() > self.core.pending_bound() || self.core.is_short_of_blocks_to_free()
     }
 
     /// Takes checkpoints until there is room for the next part of a removal or a reduction (L2). Each checkpoint frees
@@ -208,7 +208,7 @@ impl Group {
     pub(super) async fn room_to_free(self: &Arc<Self>) -> Result<()> {
         let measure = || (self.core.meta.lock().free(), self.core.space.lock().pending_runs());
         for _ in 0..CHECKPOINTS_FOR_ROOM {
-            if !self.core.is_short_of_room_to_free() {
+            if !self.core.is_short_of_blocks_to_free() {
                 return Ok(());
             }
             let (free, runs) = measure();
@@ -227,14 +227,14 @@ impl Group {
     /// Marks a tree as dying and updates its child (D1, D3).
     async fn begin_removal(self: &Arc<Self>, id: TreeId) -> Result<()> {
         let newest = self.core.journal.next_seq();
-        if newest.0 > 0 && !self.core.planted("merged_at_once") {
+        if newest.0 > 0 && !self.core.planted("merged_before_durable") {
             let last = Seq(newest.0 - 1);
             self.core.journal.ensure_marker(last).await?;
         }
         let _gate = self.core.gate.read();
         let mut catalog = self.catalog_mut();
         debug_assert!(
-            catalog.removal_under_way().is_none_or(|other| other == id),
+            catalog.current_removal().is_none_or(|other| other == id),
             "C3: removal does one thing at a time"
         );
         let Some(tree) = catalog.trees.get_mut(&id) else { return Ok(()) };
@@ -274,10 +274,10 @@ impl Group {
                     let parent = gone.parent.and_then(|p| catalog.trees.get(&p)).cloned();
                     state.set_parent(parent.as_ref());
                     drop(state);
-                    self.want_rehoming(volume.id);
+                    self.request_rehoming(volume.id);
                     return Ok(self.recount_reserve(&catalog, parent.and_then(|p| p.charged)));
                 };
-                if !core.planted("cursor_untold") {
+                if !core.planted("cursor_not_published") {
                     state.set_merge_cursor(Some(MergeCursor { cursor: next, lower }));
                 }
             }
@@ -304,7 +304,7 @@ impl Group {
         catalog.add_child(gone.parent, child.id);
         child.own += gone.own - gone.progress as i64;
         child.dead.retain(|(birth, _)| *birth <= lower);
-        gone.dead.iter().for_each(|(birth, blocks)| dead::add(&mut child.dead, *birth, *blocks));
+        gone.dead.iter().for_each(|(birth, blocks)| dead_blocks::add(&mut child.dead, *birth, *blocks));
         self.core.points.fold(&mut child.dead);
         gone
     }
@@ -313,7 +313,7 @@ impl Group {
     pub(super) fn recount_reserve(&self, catalog: &Catalog, charged: Option<VolumeId>) -> Stepped {
         let Some(charged) = charged else { return Stepped::TreeDone };
         let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(charged) else { return Stepped::TreeDone };
-        let used = Holdings(catalog).held(charged);
+        let used = SnapshotUsage(catalog).held(charged);
         self.core.space.lock().set_reserve(charged, Some(Reserve { blocks, used }));
         if used > blocks { Stepped::Overdrawn(charged) } else { Stepped::TreeDone }
     }
@@ -328,15 +328,15 @@ impl Group {
                 if self.catalog.read().next_removal().is_none() {
                     return Ok(());
                 }
-                if has_asked && self.stands_still.load(Ordering::Acquire) {
+                if has_asked && self.removal_stopped.load(Ordering::Acquire) {
                     return Err(self.core.no_space(1));
                 }
             }
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            self.want_reclaim();
-            has_asked = !self.core.planted("no_room_to_free_asked_again");
+            self.request_reclaim();
+            has_asked = !self.core.planted("removal_retries_without_room");
             self.core.space_event.changed(turn).await;
         }
     }
@@ -392,7 +392,7 @@ fn step_merge(
     let prune = |node: NodeRef, level: u8, first_key: u64| {
         let is_passed = node.birth <= lower || lost.contains(&node);
         // Blocks in an unreadable node of the child may be shared: D4.
-        Ok(is_passed || unless_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
+        Ok(is_passed || skip_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     let mut freed: Vec<Extent> = Vec::new();
@@ -427,7 +427,7 @@ fn compare(
     freed: &mut Vec<Extent>,
     lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<u64, MapError> {
-    let kept = unless_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
+    let kept = skip_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
     let before = freed.len();
     freed.extend(map::rest(&extent, &kept));
     let is_own = |piece: &&Extent| piece.birth > epoch;
@@ -436,7 +436,7 @@ fn compare(
 }
 
 /// The outcome or, if it needs a lost node, the value that is assumed then.
-fn unless_lost<T>(
+fn skip_lost<T>(
     outcome: std::result::Result<T, MapError>,
     lost: &BTreeSet<NodeRef>,
     assumed: impl FnOnce() -> T,

@@ -6,7 +6,7 @@
 //! state on the disk: a crash repeats the search, but not the moves.
 
 use super::Group;
-use crate::core::{Pace, count};
+use crate::core::{Throttle, count};
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::units::{Seq, VolumeId};
@@ -49,13 +49,13 @@ struct Search {
     only: Option<BTreeSet<u64>>,
     /// Shared blocks are copied if the volume is laid out for reading.
     fill: bool,
-    pace: Pace,
+    throttle: Throttle,
     writes: u64,
 }
 
 impl Group {
     /// Requests a background search of the volume.
-    pub(super) fn want_rehoming(&self, volume: VolumeId) {
+    pub(super) fn request_rehoming(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_rehome.lock().insert(volume);
             self.rehome_wanted.store(true, Ordering::Release);
@@ -64,9 +64,9 @@ impl Group {
     }
 
     /// The same for all volumes.
-    pub(super) fn want_all_rehomed(&self) {
+    pub(super) fn request_rehoming_of_all(&self) {
         let volumes: Vec<VolumeId> = self.catalog.read().volumes.keys().copied().collect();
-        volumes.into_iter().for_each(|volume| self.want_rehoming(volume));
+        volumes.into_iter().for_each(|volume| self.request_rehoming(volume));
     }
 
     /// Whether volumes are being re-homed, or are waiting for it.
@@ -87,7 +87,7 @@ impl Group {
     }
 
     /// Requests a search of the volume's windows with redirected writes.
-    pub(crate) fn want_filling_of(&self, volume: VolumeId) {
+    pub(crate) fn request_filling_of(&self, volume: VolumeId) {
         if self.core.config.rehome && !self.core.config.read_only {
             self.to_fill.lock().insert(volume);
             self.rehome_wanted.store(true, Ordering::Release);
@@ -95,30 +95,30 @@ impl Group {
         }
     }
 
-    /// Searches one volume. Clears the flag when there is none.
+    /// Searches one volume. Clears the flag if no volume is left.
     pub(super) async fn rehome_some(self: &Arc<Self>) {
         let whole = self.to_rehome.lock().pop_first();
         let next = whole.or_else(|| self.to_fill.lock().pop_first());
         let volume = next.and_then(|id| self.catalog.read().volumes.get(&id).cloned());
         if let Some(volume) = volume {
             let mut search = Search::new(volume);
-            self.progress.rehomes(search.volume.id, 0);
+            self.progress.set_rehoming(search.volume.id, 0);
             if whole.is_none() {
                 // More writes may be redirected soon.
                 self.wait(AGAIN).await;
-                search.look_where_redirected();
+                search.search_redirected();
             }
             for pass in 0..PASSES {
                 if pass > 0 {
                     self.wait(AGAIN).await;
-                    search.look_again();
+                    search.restart();
                 }
                 // Users of the volume get the error. Here the volume only stays as it is.
                 if self.rehome(&mut search).await.is_err() || search.left.is_empty() {
                     break;
                 }
             }
-            self.progress.rehomed();
+            self.progress.clear_rehoming();
             return;
         }
         if next.is_none() {
@@ -142,7 +142,7 @@ impl Group {
                 self.rehome_stretch(search, (first, last), found.fill).await?;
             }
             search.cursor = end;
-            self.progress.rehomes(search.volume.id, end);
+            self.progress.set_rehoming(search.volume.id, end);
         }
         self.settle(search).await
     }
@@ -153,7 +153,7 @@ impl Group {
             if self.core.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            if self.core.meta.lock().has_looks() && !self.core.planted("rehome_beside_looks") {
+            if self.core.meta.lock().has_pins() && !self.core.planted("rehome_during_check") {
                 // Its checkpoints would need blocks that a check holds (M6).
                 self.wait(PAUSE).await;
                 continue;
@@ -167,7 +167,7 @@ impl Group {
                 Rehomed::Loaded => continue,
                 Rehomed::Busy => {
                     // No other task may request it.
-                    self.want_checkpoint();
+                    self.request_checkpoint();
                     self.wait(PAUSE).await;
                     continue;
                 }
@@ -218,8 +218,8 @@ impl Group {
             }
             let Some(next) = next else { return Ok(None) };
             search.cursor = next;
-            self.progress.rehomes(search.volume.id, next);
-            self.core.pace(&mut search.pace).await;
+            self.progress.set_rehoming(search.volume.id, next);
+            self.core.throttle(&mut search.throttle).await;
         }
     }
 
@@ -255,17 +255,17 @@ impl Group {
 
 impl Search {
     fn new(volume: Arc<Volume>) -> Search {
-        let (left, pace) = (BTreeSet::new(), Pace::default());
-        Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, pace, writes: 0 }
+        let (left, throttle) = (BTreeSet::new(), Throttle::default());
+        Search { volume, cursor: 0, moved: Vec::new(), tries: 0, left, only: None, fill: true, throttle, writes: 0 }
     }
 
-    fn look_where_redirected(&mut self) {
+    fn search_redirected(&mut self) {
         let redirected = self.volume.take_redirected();
         self.only = Some(redirected.windows).filter(|_| !redirected.are_more);
     }
 
     /// Starts again with the windows that were in use.
-    fn look_again(&mut self) {
+    fn restart(&mut self) {
         self.only = Some(std::mem::take(&mut self.left));
     }
 

@@ -36,7 +36,7 @@ impl Group {
             .await;
         drop(gates);
         let seq = outcome?;
-        self.want_reclaim();
+        self.request_reclaim();
         self.durable(seq).await
     }
 
@@ -87,7 +87,7 @@ impl Group {
             .await;
         drop(gates);
         let seq = outcome?;
-        self.want_reclaim();
+        self.request_reclaim();
         self.durable(seq).await
     }
 
@@ -105,7 +105,7 @@ impl Group {
             return Err(Error::Invalid("a volume cannot take its own contents".into()));
         }
         if !consume {
-            catalog.refuse_known(None, &[point, head])?;
+            catalog.check_unknown(None, &[point, head])?;
         }
         let get = |id| catalog.volumes.get(&id).cloned().ok_or_else(|| Error::NotFound(format!("volume {id}")));
         let (target_volume, source_volume) = (get(target)?, get(source)?);
@@ -167,7 +167,7 @@ impl Group {
         drop(gate);
         if let Some(seq) = outcome? {
             count(&self.core.counters.volumes_invalidated);
-            self.want_reclaim();
+            self.request_reclaim();
             self.core.journal.written(seq).await?;
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Group {
                 bookmark = bookmark.or(Some(other.id));
                 continue;
             }
-            if !needed.contains(&other.id) || planted::is("held_goes_first") {
+            if !needed.contains(&other.id) || planted::is("held_dropped_first") {
                 return Some(other.id);
             }
             held = held.or(Some(other.id));

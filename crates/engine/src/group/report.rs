@@ -1,11 +1,11 @@
 //! Reports: the group, its volumes, and counters.
 
 use super::catalog::Catalog;
-use super::holdings::Holdings;
-use super::point::HeadSeen;
+use super::point::HeadState;
 use super::progress::{CheckProgress, RehomeProgress};
+use super::snapshot_usage::SnapshotUsage;
 use super::{Group, Volume, pools};
-use crate::dead;
+use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::superblock::DATA_OFFSET;
@@ -132,8 +132,8 @@ impl Group {
 
     /// The most counters of dead blocks that any tree has, and how many points there are: the first is not above the second after a
     /// checkpoint, however old the group is.
-    pub fn most_dead(&self) -> (usize, usize) {
-        self.catalog.read().most_dead()
+    pub fn max_dead_counters(&self) -> (usize, usize) {
+        self.catalog.read().max_dead_counters()
     }
 
     /// All volumes, in the order of their creation.
@@ -145,10 +145,10 @@ impl Group {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
             volumes.push(bare_info(&catalog, &state.meta, &state.head));
-            let seen = HeadSeen::of(&state.meta, &state.head);
+            let seen = HeadState::of(&state.meta, &state.head);
             drop(state);
             let last = volumes.last_mut().expect("one was added");
-            (last.point, last.moment) = (catalog.identity(seen), catalog.moment(last.id, seen));
+            (last.point, last.moment) = (catalog.identity(seen), catalog.point_epoch(last.id, seen));
         }
         catalog.trees.values().for_each(|tree| sums.add(&catalog, tree, None));
         for volume in &mut volumes {
@@ -171,7 +171,7 @@ impl Group {
     pub fn volume_info(&self, id: VolumeId) -> Result<VolumeInfo> {
         let catalog = self.catalog.read();
         let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
-        let mut info = [Holdings(&catalog).info(volume)];
+        let mut info = [SnapshotUsage(&catalog).info(volume)];
         measure_pools(&catalog, &mut info);
         let [info] = info;
         Ok(info)
@@ -181,7 +181,7 @@ impl Group {
     pub fn volumes_where(&self, mut wanted: impl FnMut(&VolumeMeta) -> bool) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let chosen = catalog.volumes.values().filter(|volume| wanted(&volume.state.lock().meta));
-        Holdings(&catalog).infos(chosen)
+        SnapshotUsage(&catalog).infos(chosen)
     }
 
     /// The named volumes, their snapshots, the snapshots of these and so on, and the origins of all of them. Does not
@@ -203,14 +203,14 @@ impl Group {
             }
         }
         let volumes = found.iter().filter_map(|id| catalog.volumes.get(id));
-        Holdings(&catalog).infos(volumes)
+        SnapshotUsage(&catalog).infos(volumes)
     }
 
     /// The snapshots of a volume, without theirs.
     pub fn snapshots_of(&self, id: VolumeId) -> Vec<VolumeInfo> {
         let catalog = self.catalog.read();
         let volumes = catalog.snapshots_of(id).filter_map(|id| catalog.volumes.get(&id));
-        Holdings(&catalog).infos(volumes)
+        SnapshotUsage(&catalog).infos(volumes)
     }
 
     /// The valid snapshots that have a reserve.
@@ -219,7 +219,7 @@ impl Group {
         ids.sort_unstable();
         let catalog = self.catalog.read();
         let volumes = ids.iter().filter_map(|id| catalog.volumes.get(id));
-        Holdings(&catalog).infos(volumes)
+        SnapshotUsage(&catalog).infos(volumes)
     }
 
     /// Whether `wanted` is true for any volume.
@@ -228,7 +228,7 @@ impl Group {
     }
 }
 
-impl Holdings<'_> {
+impl SnapshotUsage<'_> {
     fn infos<'v>(&self, volumes: impl Iterator<Item = &'v Arc<Volume>>) -> Vec<VolumeInfo> {
         let mut infos: Vec<VolumeInfo> = volumes.map(|volume| self.info(volume)).collect();
         measure_pools(self.0, &mut infos);
@@ -240,11 +240,11 @@ impl Holdings<'_> {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
         let info = bare_info(self.0, &state.meta, &state.head);
-        let seen = HeadSeen::of(&state.meta, &state.head);
+        let seen = HeadState::of(&state.meta, &state.head);
         drop(state);
         VolumeInfo {
             point: self.0.identity(seen),
-            moment: self.0.moment(info.id, seen),
+            moment: self.0.point_epoch(info.id, seen),
             freed_if_removed: info.freed_if_removed + self.merged(head, parent),
             snapshot_used: self.held(info.id),
             ..info
@@ -289,7 +289,7 @@ fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInf
     }
 }
 
-/// The same sums as [`Holdings`], for all volumes at once: each tree adds its counters to the sums of others. Of
+/// The same sums as [`SnapshotUsage`], for all volumes at once: each tree adds its counters to the sums of others. Of
 /// thousands of volumes most were never written to, and add nothing.
 #[derive(Default)]
 struct Sums {
@@ -307,7 +307,7 @@ impl Sums {
         if let Some(charged) = parent.charged {
             let share = match (of, tree.kind) {
                 (Some(of), _) if of == charged => tree.own.max(0) as u64,
-                (Some(_), _) | (None, TreeKind::Point) => dead::above(&tree.dead, Epoch(0)),
+                (Some(_), _) | (None, TreeKind::Point) => dead_blocks::above(&tree.dead, Epoch(0)),
                 _ => 0,
             };
             *self.held.entry(charged).or_default() += share;
@@ -316,7 +316,7 @@ impl Sums {
         if let (Some(other), None) = (others.next(), others.next())
             && let Some(other) = catalog.heads.get(&other)
         {
-            *self.merged.entry(*other).or_default() += dead::above(&tree.dead, catalog.epoch_of(parent.parent));
+            *self.merged.entry(*other).or_default() += dead_blocks::above(&tree.dead, catalog.epoch_of(parent.parent));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Group {
             let old = volume.state.lock().meta.blocks;
             let outcome = match blocks.cmp(&old) {
                 std::cmp::Ordering::Equal => return Ok(()),
-                std::cmp::Ordering::Greater => match self.core.all_there() {
+                std::cmp::Ordering::Greater => match self.core.require_all_pvs() {
                     Ok(()) => self.grow(&volume, blocks, &places).await,
                     Err(error) => Err(error),
                 },
@@ -71,13 +71,13 @@ impl Group {
             let runs = self.lay_out(state.meta.kind, blocks - old, places)?;
             let placed = place_runs(old, &runs);
             let record = Record::Resize { volume: volume.id, blocks, placed };
-            self.check_fits(&record).inspect_err(|_| self.give_back(&runs))?;
+            self.check_fits(&record).inspect_err(|_| self.free_runs(&runs))?;
             let Record::Resize { placed, .. } = &record else { unreachable!("it was just made") };
             for (i, p) in placed.iter().enumerate() {
                 if let Err(error) = apply_place(core, &mut state, p.lv_block, (p.vg_block.0, p.len)) {
                     // There is no record: the mappings are removed again.
                     apply_unmap(core, &mut state, old, p.lv_block.0, false)?;
-                    self.give_back(&runs[i..]);
+                    self.free_runs(&runs[i..]);
                     return Err(error.into());
                 }
             }

@@ -110,7 +110,7 @@ impl Group {
         let epoch = Epoch(catalog.epoch);
         catalog.epoch += 1;
         for part in parts {
-            catalog.refuse_known(Some(part.volume.id), &[part.point, part.volume.head])?;
+            catalog.check_unknown(Some(part.volume.id), &[part.point, part.volume.head])?;
             let origin = catalog.volumes.get(&part.origin).cloned();
             let origin = origin.ok_or_else(|| Error::NotFound("a snapshot's origin".into()))?;
             let mut state = origin.state.lock();

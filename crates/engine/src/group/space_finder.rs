@@ -41,7 +41,7 @@ impl SpaceFinder for Group {
         Box::pin(async move { self.back_areas().await })
     }
 
-    fn want_filling(&self, volume: VolumeId) {
-        self.want_filling_of(volume);
+    fn request_filling(&self, volume: VolumeId) {
+        self.request_filling_of(volume);
     }
 }

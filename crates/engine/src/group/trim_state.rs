@@ -18,7 +18,7 @@ pub struct TrimProgress {
 
 #[derive(Default)]
 pub(super) struct Discards {
-    pub(super) is_giving: AtomicBool,
+    pub(super) is_running: AtomicBool,
     pub(super) is_stopped: AtomicBool,
     pub(super) trim: Mutex<TrimProgress>,
 }

@@ -1,28 +1,29 @@
-//! The journal: a ring of frames, group commit, and the one place where flushes are issued.
+//! The journal: a ring of frames, with group commit. All device flushes are issued here.
 //!
 //! Invariants
 //!
-//! * J1 Records get rising sequence numbers in the order in which they are appended, and frames are written so that a
-//!   reader who follows them sees exactly that order (rule R7).
-//! * J2 [`Journal::written`] returns only when the record's frame *and every frame before it* is on the disk, so a
-//!   record that was acknowledged can be reached by recovery.
+//! * J1 Records get rising sequence numbers in the order in which they are appended. A reader that follows the frames
+//!   finds the records in exactly that order (rule R7).
+//! * J2 [`Journal::written`] returns only when the record's frame *and every frame before it* is on the disk. So
+//!   recovery reaches each acknowledged record.
 //! * J3 A record is *open* from its append until its owner has finished its data and its mapping. A flush covers the
 //!   records below the lowest open one, and nothing else.
 //! * J4 The *marker* in a frame states: all records below it were durable, data included, when the frame was made.
-//!   Recovery takes records below the highest marker it finds on trust and proves the others by their data's checksum
-//!   (rule R6). A block may be written in place only once the marker that covers its mapping is itself durable,
-//!   because from then on its data need not match the record's checksum any more.
-//! * J5 After a failed flush, or when a frame can be written nowhere, nothing is acknowledged any more (`failed` is sticky).
-//! * J7 A place of the ring that takes no write costs that place alone: see [`places`] and [`mend`].
-//! * J8 While the ring is over half full, a checkpoint is wanted whenever a frame was added to it or the oldest open record was
-//!   closed. So a caller that waits for room in the ring waits for something that happens.
-//! * J9 Each marker is sent in one frame. While that frame is on its way, or waits for frames before it, a caller that wants the
-//!   marker does not cause another frame.
+//!   Recovery accepts the records below the highest marker that it finds. It proves the others by the checksum of their
+//!   data (rule R6). A block may be written in place only when the marker that covers its mapping is itself durable.
+//!   From then on the block's data need not match the record's checksum any more.
+//! * J5 After a failed flush, or when a frame can be written nowhere, nothing is acknowledged any more. The failure
+//!   stays until the group is opened again.
+//! * J7 A block of the ring that cannot be written costs only itself: see [`bad_runs`] and [`rewrite`].
+//! * J8 While the ring is over half full, a checkpoint is requested whenever a frame was added to it or the oldest open
+//!   record was closed. So a caller that waits for room in the ring waits for a checkpoint that will come.
+//! * J9 Each marker is sent in one frame. While that frame is in flight, or waits for frames before it, a caller that
+//!   needs the marker does not cause another frame.
 
+pub mod bad_runs;
 mod copies;
-mod mend;
-pub mod places;
-mod places_change;
+mod copy_changes;
+mod rewrite;
 
 use crate::disk::{DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
@@ -32,9 +33,9 @@ use crate::format::journal::{FrameId, MAX_FRAME, Record, encode_frame, frame_byt
 use crate::planted;
 use crate::runtime::Runtime;
 use crate::units::Seq;
+use bad_runs::BadRuns;
 pub use copies::Copies;
 use parking_lot::Mutex;
-use places::BadPlaces;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -42,16 +43,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-/// Frames on their way to the disk at once, at most.
+/// The most frames in flight at once.
 const FRAMES_IN_FLIGHT: usize = 4;
-/// While a frame is on its way, the next one waits until it holds one in so many of the open records: each frame costs the
-/// processor as much as a write, so that at a depth of 32 frames of five records cost a fifth of the throughput. Nobody waits
-/// longer than for the frames under way, and a lone write for none.
+/// While a frame is in flight, the next one waits until it contains at least 1/SHARE_OF_OPEN of the open records. Each
+/// frame costs the processor as much as a write: at a queue depth of 32, frames of five records cost a fifth of the
+/// throughput. A record waits at most for the frames in flight. A lone write does not wait.
 const SHARE_OF_OPEN: usize = 2;
-/// Records gathered into one frame, in bytes, when there are more than fit into a moment.
+/// The most bytes of records in one frame, if more records are waiting.
 const FRAME_TARGET: usize = 128 << 10;
 
-/// Where and as what the journal lies on the disks.
+/// The place of the journal on the disks, and its identity.
 #[derive(Clone, Debug)]
 pub struct Ring {
     /// The length of each copy in bytes.
@@ -59,19 +60,19 @@ pub struct Ring {
     pub id: u64,
     /// First eight bytes of the group's UUID.
     pub group: u64,
-    /// Where it takes no write.
-    pub bad: BadPlaces,
+    /// Blocks that cannot be written.
+    pub bad: BadRuns,
 }
 
-/// What the journal asks of its group.
-pub trait Keeper: Send + Sync {
+/// What the journal needs from its group.
+pub trait JournalOwner: Send + Sync {
     /// Whether the group can continue without the physical volume (MB9).
-    fn can_do_without(&self, pv: PvIndex) -> bool;
+    fn can_continue_without(&self, pv: PvIndex) -> bool;
     /// Writes a superblock to each physical volume that is not out.
-    fn try_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
-    /// Makes these bad places durable in a superblock.
-    fn keep(self: Arc<Self>, bad: BadPlaces) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
-    /// Writes to these ranges when there is room behind the disks again (U6), after a write met none.
+    fn probe_disks(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    /// Records these bad blocks in a superblock, and makes it durable.
+    fn record_bad_runs(self: Arc<Self>, bad: BadRuns) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    /// Writes to these ranges when there is room behind the disks again (U6). A first write met no room.
     fn write_when_there_is_room(
         self: Arc<Self>,
         error: DiskError,
@@ -85,7 +86,7 @@ struct Batch {
     first: u64,
     count: u32,
     records: Encoder,
-    /// It was written once: a frame that begins with a record always has the same records (J7).
+    /// It was written once. A frame that begins with a given record always has the same records (J7).
     is_sealed: bool,
 }
 
@@ -93,12 +94,12 @@ struct Span {
     serial: u64,
     first: u64,
     count: u32,
-    /// The frame's records, until it is on the disk with all before it.
+    /// The frame's records, until this frame and all before it are on the disk.
     batch: Batch,
-    /// Where the frame before it ended, and where it begins.
+    /// Where the frame before it ended, and where this one begins.
     from: u64,
     position: u64,
-    /// Bytes taken in the ring, those that were passed over included.
+    /// Bytes that the frame takes in the ring, with the bytes that were skipped for it.
     bytes: u64,
     marker: u64,
     written: bool,
@@ -111,7 +112,7 @@ struct State {
     spans: VecDeque<Span>,
     next_serial: u64,
     /// How many spans at the front are on the disk without a gap.
-    solid: usize,
+    written_prefix: usize,
     position: u64,
     used: u64,
     in_flight: usize,
@@ -120,11 +121,11 @@ struct State {
     open: BTreeSet<u64>,
     /// Records below this are durable, data included.
     flushed: u64,
-    /// Highest marker in a frame that is on the disk, and that is durable.
+    /// The highest marker in a frame that is on the disk, and the highest durable one.
     marker_written: u64,
     marker_durable: u64,
-    marker_wanted: bool,
-    /// The marker in the newest frame, which may be on its way.
+    marker_requested: bool,
+    /// The marker in the newest frame, which may be in flight.
     marker_sent: u64,
     flush_started: u64,
     flush_finished: u64,
@@ -132,34 +133,34 @@ struct State {
     waiting: Vec<(u64, Waker)>,
     watchers: Vec<Waker>,
     failed: Option<Error>,
-    bad: BadPlaces,
-    /// Why a frame could not be written: no other is begun before that is mended.
-    trouble: Option<String>,
-    /// A checkpoint was asked for because the next frame has no room, and there was none since.
+    bad: BadRuns,
+    /// Why a frame could not be written. No other frame begins before it is rewritten.
+    write_error: Option<String>,
+    /// A checkpoint was requested because the next frame has no room, and none was taken since.
     asked: bool,
     frames: u64,
     flushes: u64,
 }
 
-/// What a checkpoint needs to know of the journal at its capture.
+/// What a checkpoint needs from the journal at its capture.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// Records from here on are not in the checkpoint.
+    /// The checkpoint does not contain records from this one on.
     pub next: Seq,
-    /// Records below `next` that are not in it either.
+    /// Records below `next` that the checkpoint does not contain either.
     pub open: Vec<u64>,
     /// Where replay starts.
     pub position: u64,
     pub first: Seq,
     /// The oldest frame that replay still needs.
     keep: u64,
-    /// The copies of the ring that have all frames that replay needs (JC2). None: those that the superblock says.
+    /// The copies of the ring that have all frames that replay needs (JC2). None: those that the superblock names.
     pub whole: Option<Vec<u64>>,
 }
 
 impl Capture {
-    /// The position in a journal that is being replayed: records from `next` on are to come, and those in `open`. Its frames are
-    /// none of the new journal's.
+    /// The position in a journal that is being replayed. Records from `next` on, and those in `open`, are still to be
+    /// replayed. The frames do not belong to the new journal.
     pub fn of_replay(next: Seq, open: Vec<u64>, position: u64, first: Seq) -> Capture {
         Capture { next, open, position, first, keep: 0, whole: None }
     }
@@ -183,12 +184,12 @@ pub struct Journal {
     /// How full the ring is: 0, 1 (over half: time for a checkpoint), 2 (nearly full: writers wait).
     pressure: AtomicU8,
     is_failed: AtomicBool,
-    /// Whether the ring wants a checkpoint, and what wakes the task that takes it.
-    pub checkpoint_wanted: AtomicBool,
+    /// Whether a checkpoint is requested, and the event that wakes the task that takes it.
+    pub checkpoint_requested: AtomicBool,
     pub background: Arc<Event>,
-    /// Told when the journal fails: who waits for what the group would do sees that it has stopped (L4).
+    /// Notified when the journal fails. Tasks that wait for the group then see that it has stopped (L4).
     pub stopped: Arc<Event>,
-    keeper: Mutex<Option<Weak<dyn Keeper>>>,
+    owner: Mutex<Option<Weak<dyn JournalOwner>>>,
     /// A planted bug, for the tests that must find it.
     planted: Option<&'static str>,
     state: Mutex<State>,
@@ -225,7 +226,7 @@ impl Journal {
             batches: VecDeque::new(),
             spans: VecDeque::new(),
             next_serial: 0,
-            solid: 0,
+            written_prefix: 0,
             position: 0,
             used: 0,
             in_flight: 0,
@@ -234,7 +235,7 @@ impl Journal {
             flushed: next.0,
             marker_written: next.0,
             marker_durable: next.0,
-            marker_wanted: false,
+            marker_requested: false,
             marker_sent: next.0,
             flush_started: 0,
             flush_finished: 0,
@@ -243,7 +244,7 @@ impl Journal {
             watchers: Vec::new(),
             failed: None,
             bad: ring.bad.clone(),
-            trouble: None,
+            write_error: None,
             asked: false,
             frames: 0,
             flushes: 0,
@@ -255,10 +256,10 @@ impl Journal {
             ring,
             pressure: AtomicU8::new(0),
             is_failed: AtomicBool::new(false),
-            checkpoint_wanted: AtomicBool::new(false),
+            checkpoint_requested: AtomicBool::new(false),
             background: Arc::default(),
             stopped: Arc::default(),
-            keeper: Mutex::new(None),
+            owner: Mutex::new(None),
             planted,
             state: Mutex::new(state),
         })
@@ -268,16 +269,16 @@ impl Journal {
         &self.ring
     }
 
-    pub fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
-        *self.keeper.lock() = Some(keeper);
+    pub fn set_owner(&self, owner: Weak<dyn JournalOwner>) {
+        *self.owner.lock() = Some(owner);
     }
 
-    /// The group, unless it is gone.
-    fn keeper(&self) -> Option<Arc<dyn Keeper>> {
-        self.keeper.lock().as_ref().and_then(Weak::upgrade)
+    /// The group, unless it was dropped.
+    fn owner(&self) -> Option<Arc<dyn JournalOwner>> {
+        self.owner.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Blocks of the ring that take no write.
+    /// Blocks of the ring that cannot be written.
     pub fn bad_blocks(&self) -> u64 {
         self.state.lock().bad.blocks()
     }
@@ -290,7 +291,7 @@ impl Journal {
             state.open.insert(seq);
         }
         push(&mut state, record);
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         Seq(seq)
     }
 
@@ -308,17 +309,17 @@ impl Journal {
         }
         debug_assert_eq!(batch, state.batches.len());
         let last = state.next - 1;
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         Seq(last)
     }
 
     /// Planted bug: a record whose successor is in another frame.
-    pub fn append_apart(self: &Arc<Self>, record: &Record) {
+    pub fn append_in_own_frame(self: &Arc<Self>, record: &Record) {
         let mut state = self.state.lock();
         push(&mut state, record);
         let last = state.batches.back_mut().expect("one was begun");
         last.is_sealed = true;
-        self.kick(&mut state);
+        self.start_frames(&mut state);
     }
 
     /// Whether these records fit into one frame.
@@ -337,13 +338,13 @@ impl Journal {
         (MAX_FRAME / 2).min(self.ring.bytes as usize / 8)
     }
 
-    /// The record's data and mapping are finished (or were given up).
+    /// The record's data and mapping are finished, or were abandoned.
     pub fn close(&self, seq: Seq) {
         let mut state = self.state.lock();
         let pinned = state.open.first() == Some(&seq.0);
         state.open.remove(&seq.0);
         if pinned {
-            self.relieve();
+            self.checkpoint_if_full();
         }
         wake(&mut state);
     }
@@ -399,7 +400,7 @@ impl Journal {
                     state.marker_durable = state.marker_durable.max(marker);
                 }
                 Err(_) if self.planted("flush_tried_again") => {}
-                Err(Error::DiskLost(_)) if self.planted("flushed_without_it") => {
+                Err(Error::DiskLost(_)) if self.planted("flushed_without_disk") => {
                     state.flush_finished = state.flush_started;
                 }
                 Err(reason) => self.fail(&mut state, reason),
@@ -408,7 +409,7 @@ impl Journal {
         }
     }
 
-    /// Returns once recovery will take the record on trust (J4), so that its block may be written in place.
+    /// Returns when recovery would accept the record without a proof (J4). Then its block may be written in place.
     pub async fn ensure_marker(self: &Arc<Self>, seq: Seq) -> Result<()> {
         loop {
             let flush = poll_fn(|cx| {
@@ -425,8 +426,8 @@ impl Journal {
                     return Poll::Ready(Ok(true));
                 }
                 if state.flushed > seq.0 {
-                    state.marker_wanted = true;
-                    self.kick(&mut state);
+                    state.marker_requested = true;
+                    self.start_frames(&mut state);
                 }
                 state.watchers.push(cx.waker().clone());
                 Poll::Pending
@@ -474,7 +475,7 @@ impl Journal {
         }
     }
 
-    fn measure(&self, state: &State) {
+    fn update_pressure(&self, state: &State) {
         let level = match state.used {
             used if used > self.ring.bytes / 4 * 3 => 2,
             used if used > self.ring.bytes / 2 => 1,
@@ -483,16 +484,16 @@ impl Journal {
         self.pressure.store(level, Ordering::Relaxed);
     }
 
-    /// J8: asked wherever a checkpoint may free more of the ring than the last one did, or is needed first.
-    fn relieve(&self) {
-        if self.pressure() != Pressure::Low && !self.planted("unrelieved") {
-            self.want_checkpoint();
+    /// J8: called wherever a checkpoint may free more of the ring than the last one did, or must come first.
+    fn checkpoint_if_full(&self) {
+        if self.pressure() != Pressure::Low && !self.planted("no_checkpoint_for_waiters") {
+            self.request_checkpoint();
         }
     }
 
     /// Asks the background for a checkpoint, without waiting for it.
-    pub fn want_checkpoint(&self) {
-        if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
+    pub fn request_checkpoint(&self) {
+        if !self.checkpoint_requested.swap(true, Ordering::AcqRel) {
             self.background.notify();
         }
     }
@@ -518,29 +519,29 @@ impl Journal {
         self.stopped.notify();
     }
 
-    /// The reason with which the journal stops after this error of `doing`: the group can continue without the failed disk (MB9), or
-    /// not.
+    /// The reason with which the journal stops after this error of `doing`. It says whether the group can continue
+    /// without the failed disk (MB9).
     fn reason(&self, error: Error, doing: Option<&str>) -> Error {
         if let Error::Disk(failed) = &error {
             let is_told = matches!(failed.op, DiskOpKind::Write | DiskOpKind::Flush);
-            if is_told && self.keeper().is_some_and(|keeper| keeper.can_do_without(failed.pv)) {
+            if is_told && self.owner().is_some_and(|owner| owner.can_continue_without(failed.pv)) {
                 return Error::DiskLost(*failed);
             }
         }
         Error::Poisoned(doing.map_or(error.to_string(), |doing| format!("{doing}: {error}")))
     }
 
-    /// A write to newly allocated blocks failed with this error. If the disk takes no writes at all and the group stops for that
-    /// (MB9), the write gets no answer: the next process allocates other blocks.
-    pub async fn ends_for(&self, error: &Error) -> Result<()> {
+    /// A write to newly allocated blocks failed with this error. If the disk takes no writes at all, and the group
+    /// stops for that (MB9), the write gets no answer. The next process allocates other blocks.
+    pub async fn stopped_by(&self, error: &Error) -> Result<()> {
         let Error::Disk(failed) = error else { return Ok(()) };
-        let Some(keeper) = self.keeper() else { return Ok(()) };
-        if planted::is("failed_write_is_told") {
+        let Some(owner) = self.owner() else { return Ok(()) };
+        if planted::is("failed_write_reported") {
             return Ok(());
         }
-        if failed.op == DiskOpKind::Write && keeper.can_do_without(failed.pv) {
+        if failed.op == DiskOpKind::Write && owner.can_continue_without(failed.pv) {
             // If this fails, the journal has stopped.
-            let _ = keeper.try_disks().await;
+            let _ = owner.probe_disks().await;
         }
         match self.failed() {
             Err(error @ Error::DiskLost(_)) => Err(error),
@@ -548,19 +549,20 @@ impl Journal {
         }
     }
 
-    /// Stops the journal: `doing` failed, and the state of the disk is unknown (J5). If the group can continue without that disk,
-    /// requests in flight are left to the next process (MB9).
+    /// Stops the journal: `doing` failed, and the state of the disk is unknown (J5). If the group can continue without
+    /// that disk, the next process answers the requests in flight (MB9).
     pub fn stop_after(&self, error: Error, doing: &str) {
         let reason = self.reason(error, Some(doing));
         self.stop(reason);
     }
 
-    /// Stops all promises: something below failed in a way that leaves the disk's state unknown (J5).
+    /// Stops the journal: something below failed in a way that leaves the disk's state unknown (J5).
     pub fn poison(&self, why: &str) {
         self.stop(Error::Poisoned(why.to_owned()));
     }
 
-    /// The same for this reason. [`Error::Closed`]: nothing is wrong, and a successor is asked again what is not answered.
+    /// Stops the journal for this reason. [`Error::Closed`]: nothing is wrong, and a successor answers the requests in
+    /// flight.
     pub fn stop(&self, why: Error) {
         let mut state = self.state.lock();
         self.fail(&mut state, why);
@@ -571,14 +573,14 @@ impl Journal {
         cfg!(feature = "planted") && self.planted == Some(bug) || planted::is(bug)
     }
 
-    /// The journal's position for a checkpoint that captures the group's state at this instant. Frames that are not on the disk yet may
-    /// have to be written elsewhere, and those behind them with them: replay begins with them (J7).
+    /// The journal's position for a checkpoint that captures the group's state at this instant. Frames that are not on
+    /// the disk yet may have to be written elsewhere, and all frames behind them too. So replay begins with them (J7).
     pub fn capture(&self) -> Capture {
         let state = self.state.lock();
         let low = state.open.first().copied().unwrap_or(state.next);
         let needed = state.spans.iter().position(|span| span.first + u64::from(span.count) > low);
         let needed = needed.unwrap_or(state.spans.len());
-        let needed = if self.planted("bad_ring_passed") { needed } else { needed.min(state.solid) };
+        let needed = if self.planted("bad_ring_checkpoint_past") { needed } else { needed.min(state.written_prefix) };
         let (position, first, keep) = match state.spans.get(needed) {
             Some(span) => (span.position, span.first, span.serial),
             None => {
@@ -591,37 +593,37 @@ impl Journal {
         Capture { next: Seq(state.next), open, position, first: Seq(first), keep, whole }
     }
 
-    /// The checkpoint of `capture` is durable: frames before it are free, its records need no marker.
+    /// The checkpoint of `capture` is durable: frames before it are free, and its records need no marker.
     pub fn checkpointed(self: &Arc<Self>, capture: &Capture) {
         let mut state = self.state.lock();
-        while state.solid > 0 && state.spans.front().is_some_and(|span| span.serial < capture.keep) {
+        while state.written_prefix > 0 && state.spans.front().is_some_and(|span| span.serial < capture.keep) {
             let span = state.spans.pop_front().expect("the front was looked at");
-            state.solid -= 1;
+            state.written_prefix -= 1;
             state.used -= span.bytes;
         }
         state.asked = false;
-        self.measure(&state);
+        self.update_pressure(&state);
         let covered = capture.open.first().copied().unwrap_or(capture.next.0);
         state.marker_durable = state.marker_durable.max(covered);
         state.flushed = state.flushed.max(covered.min(state.written));
-        self.kick(&mut state);
+        self.start_frames(&mut state);
         wake(&mut state);
     }
 
     /// Starts a frame if there is something to write and room for it.
-    fn kick(self: &Arc<Self>, state: &mut State) {
-        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() && state.trouble.is_none() {
+    fn start_frames(self: &Arc<Self>, state: &mut State) {
+        while state.in_flight < FRAMES_IN_FLIGHT && state.failed.is_none() && state.write_error.is_none() {
             let worthwhile = if state.in_flight == 0 { 1 } else { state.open.len() / SHARE_OF_OPEN };
             let waits = |batch: &Batch| !batch.is_sealed && (batch.count as usize) < worthwhile;
             if state.batches.len() == 1 && waits(&state.batches[0]) {
                 return;
             }
-            let sent = if self.planted("marker_again") { state.marker_written } else { state.marker_sent };
+            let sent = if self.planted("marker_sent_twice") { state.marker_written } else { state.marker_sent };
             let batch = match state.batches.front() {
                 Some(_) => state.batches.pop_front(),
-                None if state.marker_wanted && sent < state.flushed => {
+                None if state.marker_requested && sent < state.flushed => {
                     let first = state.next;
-                    state.next += u64::from(self.planted("marker_is_counted"));
+                    state.next += u64::from(self.planted("marker_takes_number"));
                     Some(Batch { first, ..Batch::default() })
                 }
                 None => None,
@@ -634,16 +636,16 @@ impl Journal {
                 if batch.count > 0 || batch.is_sealed {
                     state.batches.push_front(batch);
                 }
-                self.ask_for_checkpoint(state);
+                self.request_checkpoint_for_room(state);
                 return;
             };
             let (from, marker) = (state.position, state.flushed);
-            state.marker_wanted = false;
+            state.marker_requested = false;
             state.marker_sent = marker;
             state.position = (position + bytes) % self.ring.bytes;
             state.used += skipped + bytes;
-            self.measure(state);
-            self.relieve();
+            self.update_pressure(state);
+            self.checkpoint_if_full();
             state.in_flight += 1;
             state.frames += 1;
             let serial = state.next_serial;
@@ -657,9 +659,9 @@ impl Journal {
     }
 
     /// The next frame has no room before a checkpoint.
-    fn ask_for_checkpoint(&self, state: &mut State) {
+    fn request_checkpoint_for_room(&self, state: &mut State) {
         if !std::mem::replace(&mut state.asked, true) {
-            self.want_checkpoint();
+            self.request_checkpoint();
         }
     }
 
@@ -674,16 +676,17 @@ impl Journal {
         block
     }
 
-    /// Starts a write to all copies of the ring (JC1). Where there is no room behind the disk, it is done when there is some (U6).
+    /// Starts a write to all copies of the ring (JC1). If there is no room behind a disk, the write waits for room
+    /// (U6).
     fn start_write(&self, position: u64, buf: PageBuf) -> impl Future<Output = Result<()>> + Send + use<> {
         let segments = self.copies.map(position, buf.capacity() as u64);
         let buf = Arc::new(buf);
-        let keeper = self.keeper.lock().clone();
+        let owner = self.owner.lock().clone();
         let done = start(&*self.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() });
         async move {
-            match (done.await, keeper.as_ref().and_then(Weak::upgrade)) {
-                (Err(error), Some(keeper)) if error.is_no_room() => {
-                    keeper.write_when_there_is_room(error, segments, buf).await
+            match (done.await, owner.as_ref().and_then(Weak::upgrade)) {
+                (Err(error), Some(owner)) if error.is_no_room() => {
+                    owner.write_when_there_is_room(error, segments, buf).await
                 }
                 (outcome, _) => outcome.map(|_| ()).map_err(Error::from),
             }
@@ -701,10 +704,10 @@ impl Journal {
         let state = &mut *state;
         state.in_flight -= 1;
         match outcome {
-            Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops") => {
-                state.trouble.get_or_insert_with(|| error.to_string());
+            Err(error @ Error::Disk(_)) if !self.planted("bad_ring_stops_group") => {
+                state.write_error.get_or_insert_with(|| error.to_string());
             }
-            // The group ends while it waits for room: other places have none, either.
+            // The group ended while the frame waited for room. Other blocks of the ring have no room, either.
             Err(Error::Closed) => self.fail(state, Error::Closed),
             Err(error) => self.fail(state, Error::Poisoned(error.to_string())),
             Ok(()) => {
@@ -713,20 +716,20 @@ impl Journal {
                 self.settle(state);
             }
         }
-        if state.in_flight == 0 && state.trouble.is_some() && state.failed.is_none() {
-            self.runtime.spawn("journal mending", Box::pin(self.clone().mend()));
+        if state.in_flight == 0 && state.write_error.is_some() && state.failed.is_none() {
+            self.runtime.spawn("journal mending", Box::pin(self.clone().rewrite_failed()));
         }
-        self.kick(state);
+        self.start_frames(state);
         self.wake_waiting(state);
     }
 
-    /// J2: only what follows whole frames counts.
+    /// J2: only records behind whole frames count.
     fn settle(&self, state: &mut State) {
-        while let Some(span) = state.spans.get_mut(state.solid).filter(|span| span.written) {
+        while let Some(span) = state.spans.get_mut(state.written_prefix).filter(|span| span.written) {
             span.batch = Batch::default();
             state.written = state.written.max(span.first + u64::from(span.count));
             state.marker_written = state.marker_written.max(span.marker);
-            state.solid += 1;
+            state.written_prefix += 1;
         }
     }
 

@@ -153,7 +153,7 @@ impl NodeCache {
         let mut slots = self.shard(name.addr).0.write();
         let slot = slots.get_mut(name.addr).filter(|slot| slot.node.this() == name)?;
         let changed = change(Arc::make_mut(&mut slot.node)); // NC3
-        if changed && !planted::is("changed_stays_clean") && slots.relist(name.addr, true) {
+        if changed && !planted::is("changed_stays_clean") && slots.move_to_list(name.addr, true) {
             self.dirty.fetch_add(1, Relaxed);
         }
         Some(changed)
@@ -165,7 +165,7 @@ impl NodeCache {
         {
             let mut slots = self.shard(addr).0.write();
             let same = slots.get(addr).is_some_and(|slot| slot.node.this().generation == generation);
-            if !same || !slots.relist(addr, false) {
+            if !same || !slots.move_to_list(addr, false) {
                 return;
             }
             self.dirty.fetch_sub(1, Relaxed);
@@ -305,7 +305,7 @@ impl Slots {
     }
 
     /// Moves the node at `addr` to the dirty or the clean list; false if it was there already.
-    fn relist(&mut self, addr: MetaBlock, dirty: bool) -> bool {
+    fn move_to_list(&mut self, addr: MetaBlock, dirty: bool) -> bool {
         match self.index.get(&addr.0) {
             Some(at) if (at & DIRTY != 0) != dirty => {}
             _ => return false,

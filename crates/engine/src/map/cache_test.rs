@@ -38,7 +38,7 @@ fn a_cache_full_of_dirty_nodes_shrinks_once_they_are_clean() {
 }
 
 #[test]
-fn clean_nodes_have_room_beside_any_number_of_dirty_ones() {
+fn clean_nodes_have_room_next_to_any_number_of_dirty_ones() {
     let cache = NodeCache::new(ROOM * NODE_COST);
     (0..1000).for_each(|addr| cache.insert_dirty(node(addr, 1)));
     (2000..2100).for_each(|addr| drop(cache.insert_clean(node(addr, 1))));
@@ -115,7 +115,7 @@ fn forgotten_nodes_are_gone_and_not_counted() {
     assert!(!cache.is_empty());
 }
 
-/// NC4: who changes a node holds its shard and no other, and afterwards none.
+/// NC4: a change of a node holds its shard and no other, and afterwards none.
 #[test]
 fn no_two_shards_are_held() {
     let cache = NodeCache::new(0);

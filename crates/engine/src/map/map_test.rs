@@ -1,4 +1,4 @@
-//! The trees against plain arrays: random changes, snapshots, checkpoints and evictions, replayable from a seed.
+//! The trees compared with plain arrays: random changes, snapshots, checkpoints and evictions. A seed replays a run.
 //!
 //! Rule I6.
 
@@ -126,8 +126,8 @@ impl World {
         self.misses += 1;
     }
 
-    /// Calls `f` until nothing is missing.
-    fn until_there<R>(&mut self, mut f: impl FnMut(&NodeCache) -> Result<R, MapError>) -> R {
+    /// Calls `f` until no node is missing.
+    fn with_all_nodes<R>(&mut self, mut f: impl FnMut(&NodeCache) -> Result<R, MapError>) -> R {
         loop {
             match f(&self.cache) {
                 Ok(r) => return r,
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// In pieces, as long ranges come.
+    /// In pieces, as long ranges are.
     fn unmap(&mut self, v: usize, start: u64, end: u64) {
         for at in (start..end).step_by(9_000) {
             self.replace(v, at, end.min(at + 9_000), &[]);
@@ -173,7 +173,7 @@ impl World {
     fn lookup(&mut self, v: usize, start: u64, end: u64) {
         let tree = self.volumes[v].tree;
         let mut out = Extents::new();
-        self.until_there(|cache| {
+        self.with_all_nodes(|cache| {
             assert!(out.is_empty(), "I8");
             lookup(cache, &tree, start, end, &mut out)
         });
@@ -186,7 +186,7 @@ impl World {
         let expected = extents.iter().filter_map(|e| e.cut(from, u64::MAX)).find(|e| e.len >= min_len);
         let mut at = from;
         let found = loop {
-            match self.until_there(|cache| first_fit(cache, &tree, at, min_len, 3)) {
+            match self.with_all_nodes(|cache| first_fit(cache, &tree, at, min_len, 3)) {
                 Fit::Found(e) => break Some(e),
                 Fit::None => break None,
                 Fit::Continue(next) => {
@@ -285,12 +285,13 @@ impl World {
         assert_eq!(reachable, self.blocks.live, "I7");
     }
 
-    /// Walks what was born after `after`; each such node and extent is seen once.
+    /// Walks all that was born after `after`. Each such node and extent is met once.
     fn walk(&mut self, v: usize, after: Epoch) -> Vec<Passed> {
         let tree = self.volumes[v].tree;
         let (mut at, mut passed, mut extents) = (Some(0), Vec::<Passed>::new(), Vec::new());
         while let Some(cursor) = at {
-            let step = self.until_there(|cache| walk_step(cache, &tree, cursor, &|name, _, _| Ok(name.birth <= after)));
+            let step =
+                self.with_all_nodes(|cache| walk_step(cache, &tree, cursor, &|name, _, _| Ok(name.birth <= after)));
             assert!(step.next.is_none_or(|next| next > cursor));
             let ends = |p: &Passed| match (p.end_key, step.next) {
                 (Some(end), Some(next)) => cursor < end && end <= next,
@@ -322,7 +323,7 @@ impl World {
         }
     }
 
-    /// Removes a head: frees what only it has.
+    /// Removes a head: frees the blocks that only it has.
     fn remove_head(&mut self, v: usize) {
         let passed = self.walk(v, self.volumes[v].last_snapshot);
         let volume = self.volumes.remove(v);
@@ -516,7 +517,7 @@ fn emptying_a_tree_gives_back_every_node() {
     assert_eq!((world.volumes[0].tree, world.blocks.live.len()), (Tree::default(), 0));
 }
 
-/// Ranges that begin and end where nodes do: whole children go, the first ones, too (I3).
+/// Ranges that begin and end where nodes do: whole children are removed, also first ones (I3).
 #[test]
 fn whole_children_go() {
     for seed in 0..6 {
@@ -550,10 +551,10 @@ fn whole_children_go() {
     }
 }
 
-/// A node whose first child has gone is joined to its left sibling. What its new first child has below its own key is still
-/// found there (I3).
+/// A node whose first child was removed is joined to its left sibling. Keys of its new first child below the child's
+/// own key are still found there (I3).
 #[test]
-fn a_first_child_comes_to_stand_behind_another() {
+fn a_first_child_moves_behind_another() {
     let mut world = World::new(9, 90_000);
     let dense: Vec<_> = (0..90_000).map(|key| single(key, key * 2, 1)).collect();
     world.replace(0, 0, 90_000, &dense);
@@ -703,7 +704,7 @@ fn nodes_that_contradict_each_other_never_panic() {
     assert!(corrupt_seen > 1000, "{corrupt_seen}");
 }
 
-/// An owner that believes what a damaged tree tells it.
+/// An owner that relies on a damaged tree.
 struct Lenient<'a>(&'a mut Blocks);
 
 impl NodeOwner for Lenient<'_> {
@@ -726,7 +727,7 @@ impl NodeOwner for Lenient<'_> {
     }
 }
 
-/// Readers of a snapshot beside a writer of its origin, through a cache that is much too small for both.
+/// Readers of a snapshot during writes to its origin, through a cache that is much too small for both.
 #[test]
 fn a_snapshot_is_read_while_its_origin_changes() {
     let mut world = World::new(8, 60_000);
@@ -784,10 +785,10 @@ fn a_snapshot_is_read_while_its_origin_changes() {
 fn faults_of_trees_are_found() {
     must_be_found("neighbours_apart", filling_in_order_with_one_value_stays_one_extent);
     must_be_found("last_child_open", random_histories_of_tall_trees_agree_with_the_model);
-    must_be_found("first_key_stays", a_first_child_comes_to_stand_behind_another);
+    must_be_found("first_key_stays", a_first_child_moves_behind_another);
     must_be_found("end_of_leaf_off", random_histories_agree_with_the_model);
     must_be_found("lone_root_stays", emptying_a_tree_gives_back_every_node);
     must_be_found("shared_in_place", random_histories_agree_with_the_model);
     must_be_found("older_node_kept", random_histories_agree_with_the_model);
-    must_be_found("half_found", random_histories_agree_with_the_model);
+    must_be_found("partial_result_kept", random_histories_agree_with_the_model);
 }

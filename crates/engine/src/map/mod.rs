@@ -17,11 +17,12 @@
 //! - I4. Every extent of a leaf lies within the leaf's range.
 //! - I5. No node is empty; an empty tree has no root. All leaves are at level 0 and all paths are equally long. A
 //!   root that is not a leaf has two children at least.
-//! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its
-//!   own for all keys of its range. Any other change makes a new node, with the owner's birth and generation, and the path above it follows.
-//! - I7. A node that a tree does not use any more is released exactly once, if and only if the owner calls it its own
-//!   for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was removed, the
-//!   range has grown in this tree, but not in another tree that has the node, too.
+//! - I6. A node is changed in place if and only if its generation is the owner's *and* the owner calls it its own for
+//!   all keys of its range. Any other change makes a new node, with the owner's birth and generation. The path above
+//!   follows.
+//! - I7. A node that a tree does not use any more is released exactly once. It is released if and only if the owner
+//!   calls it its own for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was
+//!   removed, the range has grown in this tree, but not in another tree that has the node, too.
 //! - I8. A function that returns [`MapError`] has changed nothing: neither tree nor cache nor owner nor output.
 //!
 //! # Who may call what at once
@@ -110,7 +111,7 @@ pub fn lookup(cache: &NodeCache, tree: &Tree, start: u64, end: u64, out: &mut Ex
     let before = out.len();
     let mut at = start;
     while at < end {
-        let before = if planted::is("half_found") { out.len() } else { before };
+        let before = if planted::is("partial_result_kept") { out.len() } else { before };
         let Some(leaf) = descend(cache, tree, 0, at).inspect_err(|_| out.truncate(before))? else { break };
         let looked = peek(cache, leaf.node, 0, |node| {
             for e in &node.entries()[node.first_ending_after(at)..] {
@@ -168,8 +169,8 @@ pub fn first_fit(cache: &NodeCache, tree: &Tree, from: u64, min_len: u32, max_le
     Ok(Fit::Continue(at))
 }
 
-/// Looks at the extents that end after `key` in the leaf that covers it, whole. Returned with the look's outcome is the key where the next
-/// leaf begins, if there is one. `None`: the tree is empty.
+/// Calls a function with the extents of the leaf that covers `key`, from those that end after `key` on. Returns its
+/// result, and the key where the next leaf begins, if there is one. `None`: the tree is empty.
 pub fn leaf_from<R>(
     cache: &NodeCache,
     tree: &Tree,

@@ -86,7 +86,7 @@ impl Span {
     }
 
     /// An interior span's entries that stay: left and right of the children that are replaced.
-    fn staying(&self) -> (&[Entry], &[Entry]) {
+    fn remaining_entries(&self) -> (&[Entry], &[Entry]) {
         match (self.held.first(), self.held.last()) {
             (Some(first), Some(last)) => (&first.node.entries()[..self.low], &last.node.entries()[self.high + 1..]),
             _ => (&[], &[]),
@@ -95,7 +95,7 @@ impl Span {
 
     /// An interior span's new entries, with `children` in the place of the old ones.
     fn entries(&self, children: &[Entry]) -> Vec<Entry> {
-        let (before, after) = self.staying();
+        let (before, after) = self.remaining_entries();
         let mut all: Vec<Entry> = Vec::with_capacity(self.sizes.iter().sum());
         // A first child may cover keys below its own key (I3), and may no longer be the first one here.
         let mut take = |entries: &mut dyn Iterator<Item = Entry>, first: Option<&Held>| {
@@ -219,7 +219,7 @@ fn plan<O: NodeOwner + ?Sized>(
     for level in 0..spans.len() {
         let (lower, upper) = spans.split_at_mut(level + 1);
         let span = &mut lower[level];
-        let (before, after) = span.staying();
+        let (before, after) = span.remaining_entries();
         let (own, appending) = match level {
             0 => (leaves.extents.len(), leaves.appending),
             _ => (before.len() + children + after.len(), after.is_empty()),
@@ -320,7 +320,7 @@ fn plan_root<O: NodeOwner + ?Sized>(
     while level > 0 && spans[level].sizes.iter().sum::<usize>() == 1 {
         let span = &mut spans[level];
         span.sizes.clear();
-        let (before, after) = span.staying();
+        let (before, after) = span.remaining_entries();
         let only = match (before, after, span.held.first(), span.held.last()) {
             ([_], _, Some(first), _) => Some(first.place.child(&first.node, span.low - 1)),
             (_, [_], _, Some(last)) => Some(last.place.child(&last.node, span.high + 1)),

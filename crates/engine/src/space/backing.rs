@@ -21,7 +21,7 @@ pub struct Missing {
     pub short: Option<(DiskError, Segments)>,
     /// Why journal and metadata (U1) have no allocated room.
     pub unbacked: Option<DiskError>,
-    pub is_looking: bool,
+    pub is_polling: bool,
     /// Writes of the journal and of checkpoints that wait for room (U6).
     pub waiting: usize,
 }
@@ -32,7 +32,7 @@ impl Backing {
     }
 
     /// Why a record cannot be written now: the journal or a checkpoint waits for room (U6).
-    pub fn stands(&self) -> Option<DiskError> {
+    pub fn no_room_error(&self) -> Option<DiskError> {
         let state = self.state.lock();
         state.short.as_ref().filter(|_| state.waiting > 0).map(|(error, _)| *error)
     }

@@ -30,7 +30,7 @@ impl Space {
             Some((start, len)) if *start + *len == run.0 => *len += run.1,
             _ => self.pending.push(run),
         }
-        self.weigh();
+        self.update_load();
     }
 
     /// Sorts the pending runs and joins those that touch. They then take less of the stream, and neighbours become
@@ -41,7 +41,7 @@ impl Space {
             let _ = self.contradiction("S1", run, "or blocks behind them were freed twice");
         }
         self.packed = (packed_len(&self.committing) + packed_len(&self.pending), self.pending.len());
-        self.weigh();
+        self.update_load();
     }
 
     /// At a checkpoint's capture. Returns the runs that are free once it is durable.
@@ -70,7 +70,7 @@ impl Space {
             if self.committing.is_empty() {
                 self.packed = (0, 0);
             }
-            self.weigh();
+            self.update_load();
         }
         Ok(self.committing.is_empty())
     }

@@ -21,10 +21,10 @@
 //!   few leaves of the free tree, so that it gains more blocks than the changed nodes take. The checkpoint's reserve
 //!   must stay. A run takes 24 bytes of the stream, at most a 168th of its size.
 
-//! * M6 A check, here called a look ([`begin_look`](MetaSpace::begin_look)), holds the blocks of the last checkpoint,
-//!   while later checkpoints are taken. It ends when metadata would run short because of it: the group's own work has
-//!   priority. Metadata grows before a look begins, if the group has space
-//!   ([`is_short_for_look`](MetaSpace::is_short_for_look)).
+//! * M6 A check pins the blocks of the last checkpoint ([`pin_checkpoint`](MetaSpace::pin_checkpoint)) while later
+//!   checkpoints are taken. The pin is dropped when metadata would run short because of it: the group's own work has
+//!   priority. The check then ends. Metadata grows before a checkpoint is pinned, if the group has space
+//!   ([`is_short_for_pin`](MetaSpace::is_short_for_pin)).
 
 //! * M7 A write error of one of two copies fails no request: the other copy is used, `check` reports the bad one, and
 //!   `repair` or the next reader causes it to be written again. When such a block becomes free, it is not allocated
@@ -47,45 +47,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks in each copy of a new group's metadata area, and the least growth: the reserve (M2) needs some blocks, even
 /// if extents are small.
-pub const LEAST_METADATA: u64 = 256;
+pub const MIN_METADATA: u64 = 256;
 
 /// The least reserve for removal, discards and the free tree.
-const LEAST_RESERVE: u64 = 32;
+const MIN_RESERVE: u64 = 32;
 
 /// Blocks beyond the reserve with which a write is admitted (M3): enough to split nodes on every level...
 pub const NODES_FOR_WRITE: u64 = 16;
 /// ... and this many for each other write in flight: its leaf, and its part of the path above.
-const NODES_UNDER_WAY: u64 = 2;
+const NODES_IN_FLIGHT: u64 = 2;
 
 /// The most runs that one part of a removal, discard or reduction frees: the runs of a few leaves.
 pub const RUNS_TOGETHER: usize = 1024;
 /// Blocks for nodes that such a part takes, and that are needed to make its freed blocks usable.
 const NODES_TO_FREE: u64 = 8;
 /// Blocks for a replay in memory only: more than the largest journal can need.
-const LENT_BLOCKS: u64 = 4 << 20;
+const REPLAY_BLOCKS: u64 = 4 << 20;
 /// Extra blocks of a stream beyond its pages and index, for bytes that are briefly not counted.
 const STREAM_SPARE: u64 = 5;
 
 /// What a pair takes of the stream: its places and its length.
 const PAIR_BYTES: u64 = PairRecord::SIZE as u64 + 8;
 
-/// M5: one node for this many free blocks in arenas and pieces. If slots of 16 blocks are written at random, up to a
-/// third of the blocks becomes an extent of the map or a piece of the free tree. A node has 84 to 168 of these, and
-/// checkpoints copy each node once.
+/// M5: one node for this many free blocks in arenas and pieces. Random writes to slots of 16 blocks turn up to a third
+/// of the blocks into extents of the map or pieces of the free tree. A node has 84 to 168 of these, and checkpoints
+/// copy each node once.
 const BLOCKS_FOR_NODE: u64 = 64;
 
-/// M6: while looks hold blocks, one in this many blocks stays free beyond the reserve.
-const LOOKS_LEAVE: u64 = 8;
+/// M6: while checks pin blocks, one in this many blocks stays free beyond the reserve.
+const PINS_LEAVE: u64 = 8;
 /// M7: at most one in this many blocks is withheld.
-const SHUNNED_AT_MOST: u64 = 32;
+const WITHHELD_AT_MOST: u64 = 32;
 
 /// Whether there are metadata blocks for one more write (M3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    Some,
-    /// Not now: writes in flight hold it.
-    Taken,
-    None,
+pub enum Admission {
+    Granted,
+    /// Not now: writes in flight hold the blocks.
+    Busy,
+    Refused,
 }
 
 /// Bytes of the next checkpoint's stream for freed runs and arenas. [`Space`](super::Space) reports them, and
@@ -150,22 +150,22 @@ pub struct MetaSpace {
     load: StreamLoad,
     /// Blocks of the last checkpoint's stream.
     stream_in_use: u64,
-    /// Block numbers beyond the area: see [`lend`](Self::lend).
-    lent: u64,
+    /// Block numbers beyond the area, for replay: see [`add_replay_blocks`](Self::add_replay_blocks).
+    replay_blocks: u64,
     /// Writes in flight that will change a map (M3).
     writes: u64,
     /// Blocks that discards in flight may need (M3).
     unmapping: u64,
-    /// Looks in progress that were not ended early, and how often looks were ended early (M6).
-    looks: u32,
-    looks_ended: u64,
-    /// Free, but held by a look.
-    held: Vec<MetaBlock>,
+    /// Pins that were not dropped early, and how often pins were dropped early (M6).
+    pins: u32,
+    pins_dropped: u64,
+    /// Free, but pinned by a check.
+    pinned: Vec<MetaBlock>,
     /// Blocks of which a copy could not be written, and those of them that would be free otherwise (M7).
-    shunned: BTreeSet<MetaBlock>,
+    withheld: BTreeSet<MetaBlock>,
     idle: Vec<MetaBlock>,
     /// A block that was freed twice: two trees share a node, and both own it.
-    twice: Option<MetaBlock>,
+    double_free: Option<MetaBlock>,
 }
 
 impl MetaSpace {
@@ -193,15 +193,15 @@ impl MetaSpace {
             added_bytes: 0,
             load: StreamLoad::default(),
             stream_in_use: 0,
-            lent: 0,
+            replay_blocks: 0,
             writes: 0,
             unmapping: 0,
-            looks: 0,
-            looks_ended: 0,
-            held: Vec::new(),
-            shunned: BTreeSet::new(),
+            pins: 0,
+            pins_dropped: 0,
+            pinned: Vec::new(),
+            withheld: BTreeSet::new(),
             idle: Vec::new(),
-            twice: None,
+            double_free: None,
         }
     }
 
@@ -226,10 +226,10 @@ impl MetaSpace {
 
     /// For a group that is opened read-only: changes by replay stay in memory, and get block numbers that do not exist
     /// on the disk.
-    pub fn lend(&mut self) {
-        self.lent = LENT_BLOCKS;
-        self.used.resize((self.total() + self.lent).div_ceil(64) as usize, 0);
-        self.free += self.lent;
+    pub fn add_replay_blocks(&mut self) {
+        self.replay_blocks = REPLAY_BLOCKS;
+        self.used.resize((self.total() + self.replay_blocks).div_ceil(64) as usize, 0);
+        self.free += self.replay_blocks;
     }
 
     pub fn free(&self) -> u64 {
@@ -237,7 +237,7 @@ impl MetaSpace {
     }
 
     pub fn used(&self) -> u64 {
-        self.total() + self.lent - self.free
+        self.total() + self.replay_blocks - self.free
     }
 
     /// Blocks that the running or the next checkpoint frees.
@@ -275,13 +275,13 @@ impl MetaSpace {
     }
 
     /// A pair of runs is taken out of free space. Until it is part of the area, the stream names the runs as free.
-    pub fn expect_pair(&mut self) {
+    pub fn reserve_for_pair(&mut self) {
         self.added_bytes += PAIR_BYTES + 2 * RunRecord::SIZE as u64;
     }
 
     /// Blocks withheld from ordinary writers (M2).
     pub fn reserve(&self) -> u64 {
-        (self.total() / 8).clamp(LEAST_RESERVE, 1024) + self.kept_for_checkpoint()
+        (self.total() / 8).clamp(MIN_RESERVE, 1024) + self.reserved_for_checkpoint()
     }
 
     /// Sets the source of the changing byte count.
@@ -296,7 +296,7 @@ impl MetaSpace {
     }
 
     /// Blocks that only checkpoints may use (M2).
-    fn kept_for_checkpoint(&self) -> u64 {
+    fn reserved_for_checkpoint(&self) -> u64 {
         let next = self.next_stream();
         next + next.saturating_sub(self.stream_in_use)
     }
@@ -304,12 +304,12 @@ impl MetaSpace {
     /// Whether this many more runs may be freed (M2): the checkpoint that names them has room, and can make some of
     /// them usable.
     pub fn has_room_to_free(&self, runs: usize) -> bool {
-        self.free >= self.kept_from_commit() + blocks_for_runs(runs) + NODES_TO_FREE
+        self.free >= self.reserved_from_commit() + blocks_for_runs(runs) + NODES_TO_FREE
     }
 
     /// Free blocks that are not reserved for checkpoints.
     pub fn slack(&self) -> u64 {
-        self.free.saturating_sub(self.kept_for_checkpoint())
+        self.free.saturating_sub(self.reserved_for_checkpoint())
     }
 
     /// Whether the next checkpoint has room at least, after one more leaf of a dying tree.
@@ -323,20 +323,20 @@ impl MetaSpace {
 
     /// Sets the bytes of a checkpoint's stream without freed runs and arenas. They are reserved, too, so that a next
     /// checkpoint is always possible.
-    pub fn keep_for_stream(&mut self, bytes: u64) {
+    pub fn set_stream_bytes(&mut self, bytes: u64) {
         self.stream_bytes = Some(bytes);
         self.added_bytes = 0;
     }
 
     /// The last checkpoint's stream has this many blocks.
-    pub fn stream_has(&mut self, blocks: u64) {
+    pub fn set_stream_in_use(&mut self, blocks: u64) {
         self.stream_in_use = blocks;
     }
 
     /// Admits a change that makes the stream longer by this many bytes, if there is room (M2), and reserves them.
     pub fn admit_change(&mut self, bytes: u64) -> bool {
         self.added_bytes += bytes;
-        let is_in = self.free >= self.kept_for_checkpoint() + LEAST_RESERVE;
+        let is_in = self.free >= self.reserved_for_checkpoint() + MIN_RESERVE;
         if !is_in {
             self.added_bytes -= bytes;
         }
@@ -362,51 +362,51 @@ impl MetaSpace {
     /// One copy of a pair moves to another place; its blocks were copied.
     pub fn move_copy(&mut self, pair: usize, copy: usize, to: u64) {
         self.pairs[pair].copies[copy] = to;
-        self.end_looks();
+        self.drop_pins();
     }
 
-    /// Holds the blocks of the last checkpoint (M6), until [`look_done`](Self::look_done). The returned number shows
-    /// whether it still [`is_kept`](Self::is_kept).
-    pub fn begin_look(&mut self) -> u64 {
-        self.looks += 1;
-        self.looks_ended
+    /// Pins the blocks of the last checkpoint (M6), until [`unpin_checkpoint`](Self::unpin_checkpoint). Pass the
+    /// returned number to [`is_pinned`](Self::is_pinned) to see whether the pin was dropped.
+    pub fn pin_checkpoint(&mut self) -> u64 {
+        self.pins += 1;
+        self.pins_dropped
     }
 
-    pub fn is_kept(&self, look: u64) -> bool {
-        look == self.looks_ended
+    pub fn is_pinned(&self, pin: u64) -> bool {
+        pin == self.pins_dropped
     }
 
-    /// Whether a look holds blocks. Work that can wait then waits.
-    pub fn has_looks(&self) -> bool {
-        self.looks > 0
+    /// Whether a check pins blocks. Work that can wait then waits.
+    pub fn has_pins(&self) -> bool {
+        self.pins > 0
     }
 
-    /// This look is over.
-    pub fn look_done(&mut self, look: u64) {
-        if self.is_kept(look) {
-            self.looks -= 1;
+    /// The check that pinned the blocks is over.
+    pub fn unpin_checkpoint(&mut self, pin: u64) {
+        if self.is_pinned(pin) {
+            self.pins -= 1;
         }
-        if self.looks == 0 {
-            self.give_back_held();
-        }
-    }
-
-    /// Ends the looks in progress early: the blocks that they hold are needed.
-    pub fn end_looks(&mut self) {
-        if self.looks > 0 {
-            self.looks = 0;
-            self.looks_ended += 1;
-            self.give_back_held();
+        if self.pins == 0 {
+            self.free_pinned();
         }
     }
 
-    fn give_back_held(&mut self) {
-        std::mem::take(&mut self.held).into_iter().for_each(|block| self.give_back(block));
+    /// Drops all pins early: the pinned blocks are needed.
+    pub fn drop_pins(&mut self) {
+        if self.pins > 0 {
+            self.pins = 0;
+            self.pins_dropped += 1;
+            self.free_pinned();
+        }
+    }
+
+    fn free_pinned(&mut self) {
+        std::mem::take(&mut self.pinned).into_iter().for_each(|block| self.free_block(block));
     }
 
     /// Whether an ordinary or a privileged writer can get this many nodes.
     pub fn can_alloc(&self, nodes: u64, privileged: bool) -> bool {
-        self.free >= nodes + if privileged { self.kept_for_checkpoint() } else { self.reserve() }
+        self.free >= nodes + if privileged { self.reserved_for_checkpoint() } else { self.reserve() }
     }
 
     /// Whether this many blocks are free. The caller owns the reserves or leaves them alone.
@@ -417,43 +417,43 @@ impl MetaSpace {
     /// Blocks that M3 needs: for the writes in flight, and to admit another one.
     fn needed_by_writes(&self) -> u64 {
         let writes = if planted::is("writes_uncounted") { 0 } else { self.writes };
-        NODES_FOR_WRITE + writes * NODES_UNDER_WAY + self.unmapping
+        NODES_FOR_WRITE + writes * NODES_IN_FLIGHT + self.unmapping
     }
 
     /// Blocks that closing an arena must leave (M4).
-    pub fn kept_from_arenas(&self) -> u64 {
+    pub fn reserved_from_arenas(&self) -> u64 {
         self.reserve() + self.needed_by_writes()
     }
 
     /// Blocks that making freed blocks usable must leave (M4). It may use the reserve, but must leave some for a
     /// discard.
-    pub fn kept_from_commit(&self) -> u64 {
-        self.kept_for_checkpoint() + self.needed_by_writes()
+    pub fn reserved_from_commit(&self) -> u64 {
+        self.reserved_for_checkpoint() + self.needed_by_writes()
     }
 
     /// Blocks that growth by short runs must leave (M9).
-    pub fn kept_from_growth(&self) -> u64 {
-        self.kept_for_checkpoint()
+    pub fn reserved_from_growth(&self) -> u64 {
+        self.reserved_for_checkpoint()
     }
 
     /// Whether this many free blocks could be mapped one by one (M5).
     pub fn is_enough_for(&self, blocks: u64) -> bool {
         planted::is("grown_too_late")
-            || self.free + self.pending() >= self.kept_from_arenas() + blocks / BLOCKS_FOR_NODE
+            || self.free + self.pending() >= self.reserved_from_arenas() + blocks / BLOCKS_FOR_NODE
     }
 
     /// M3
-    pub fn room_for_write(&self) -> Room {
+    pub fn room_for_write(&self) -> Admission {
         match self.free_beyond_reserve() {
-            free if free >= self.needed_by_writes() => Room::Some,
-            free if free >= NODES_FOR_WRITE => Room::Taken,
-            _ => Room::None,
+            free if free >= self.needed_by_writes() => Admission::Granted,
+            free if free >= NODES_FOR_WRITE => Admission::Busy,
+            _ => Admission::Refused,
         }
     }
 
     /// Admits a write that will change a map, if there is room. It ends with [`write_done`](Self::write_done).
     pub fn admit_write(&mut self) -> bool {
-        let is_in = self.room_for_write() == Room::Some;
+        let is_in = self.room_for_write() == Admission::Granted;
         self.writes += u64::from(is_in);
         is_in
     }
@@ -464,14 +464,14 @@ impl MetaSpace {
     }
 
     /// Admits a discard that takes at most this many blocks, also from the reserve, because it frees space. It ends
-    /// with [`unmap_done`](Self::unmap_done). `Room::None`: no discard in flight holds blocks for which it could wait.
-    pub fn admit_unmap(&mut self, blocks: u64) -> Room {
-        let others = self.writes * NODES_UNDER_WAY + self.unmapping;
-        if self.free >= self.kept_for_checkpoint() + others + blocks {
+    /// with [`unmap_done`](Self::unmap_done). `Admission::Refused`: no discard in flight holds blocks for which it could wait.
+    pub fn admit_unmap(&mut self, blocks: u64) -> Admission {
+        let others = self.writes * NODES_IN_FLIGHT + self.unmapping;
+        if self.free >= self.reserved_for_checkpoint() + others + blocks {
             self.unmapping += blocks;
-            return Room::Some;
+            return Admission::Granted;
         }
-        if self.free >= self.kept_for_checkpoint() + blocks { Room::Taken } else { Room::None }
+        if self.free >= self.reserved_for_checkpoint() + blocks { Admission::Busy } else { Admission::Refused }
     }
 
     /// An admitted discard has changed its map, or never will.
@@ -482,7 +482,7 @@ impl MetaSpace {
     /// Allocates a block. The caller made sure that one is free.
     pub fn alloc(&mut self) -> MetaBlock {
         let words = self.used.len();
-        let total = self.total() + self.lent;
+        let total = self.total() + self.replay_blocks;
         for i in 0..=words {
             let word = (self.next / 64) as usize % words;
             let mask = if i == 0 { !0u64 << (self.next % 64) } else { !0 };
@@ -503,7 +503,7 @@ impl MetaSpace {
     pub fn release(&mut self, node: NodeRef, generation: u64, cache: &NodeCache) {
         if node.generation == generation {
             cache.forget(node.addr);
-            self.give_back(node.addr);
+            self.free_block(node.addr);
         } else {
             self.pending.push(node.addr);
         }
@@ -516,18 +516,18 @@ impl MetaSpace {
 
     /// A copy of this block could not be written (M7). If a disk fails everywhere, the number of withheld blocks is
     /// limited.
-    pub fn shun(&mut self, block: MetaBlock) {
-        if (self.shunned.len() as u64) < self.total() / SHUNNED_AT_MOST {
-            self.shunned.insert(block);
+    pub fn withhold(&mut self, block: MetaBlock) {
+        if (self.withheld.len() as u64) < self.total() / WITHHELD_AT_MOST {
+            self.withheld.insert(block);
         }
     }
 
-    fn give_back(&mut self, block: MetaBlock) {
+    fn free_block(&mut self, block: MetaBlock) {
         if !self.is_used(block) || self.idle.contains(&block) {
-            self.twice = self.twice.or(Some(block));
+            self.double_free = self.double_free.or(Some(block));
             return;
         }
-        if self.shunned.contains(&block) {
+        if self.withheld.contains(&block) {
             self.idle.push(block);
             return;
         }
@@ -537,13 +537,13 @@ impl MetaSpace {
     }
 
     /// An error if trees contradicted each other. Then no checkpoint may be taken.
-    pub fn sound(&self) -> Result<()> {
-        match self.twice {
+    pub fn check_double_free(&self) -> Result<()> {
+        match self.double_free {
             None => Ok(()),
             Some(block) => Err(Error::Corrupt {
                 what: "metadata area",
                 place: format!("metadata block {block}"),
-                detail: "two trees gave it back: both call it their own".into(),
+                detail: "two trees freed it: both call it their own".into(),
             }),
         }
     }
@@ -558,24 +558,24 @@ impl MetaSpace {
     pub fn finish_commit(&mut self, cache: &NodeCache) {
         for block in std::mem::take(&mut self.committing) {
             cache.forget(block);
-            match self.looks {
-                0 => self.give_back(block),
-                _ => self.held.push(block),
+            match self.pins {
+                0 => self.free_block(block),
+                _ => self.pinned.push(block),
             }
         }
-        if self.free_beyond_reserve() < self.total() / LOOKS_LEAVE {
-            self.end_looks();
+        if self.free_beyond_reserve() < self.total() / PINS_LEAVE {
+            self.drop_pins();
         }
     }
 
-    /// Whether a look that begins now would soon be ended: less than twice the blocks that it must leave are free.
-    pub fn is_short_for_look(&self) -> bool {
-        self.free_beyond_reserve() < 2 * self.total() / LOOKS_LEAVE
+    /// Whether a new pin would soon be dropped: less than twice the blocks that it must leave are free.
+    pub fn is_short_for_pin(&self) -> bool {
+        self.free_beyond_reserve() < 2 * self.total() / PINS_LEAVE
     }
 
-    /// Whether looks hold enough blocks for metadata to grow.
-    pub fn is_crowded_by_looks(&self) -> bool {
-        self.looks > 0 && self.free_beyond_reserve() < self.total() / 2
+    /// Whether metadata has to grow because of the blocks that checks pin.
+    pub fn is_crowded_by_pins(&self) -> bool {
+        self.pins > 0 && self.free_beyond_reserve() < self.total() / 2
     }
 
     /// The checkpoint failed: its blocks wait for the next.
@@ -591,7 +591,7 @@ impl MetaSpace {
     /// Blocks in use as the running checkpoint must record them: without the blocks that it frees.
     pub fn bitmap(&self) -> Vec<u8> {
         let mut used = self.used.clone();
-        for block in self.committing.iter().chain(&self.held).chain(&self.idle) {
+        for block in self.committing.iter().chain(&self.pinned).chain(&self.idle) {
             used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
         }
         let mut bytes: Vec<u8> = used.iter().flat_map(|word| word.to_le_bytes()).collect();

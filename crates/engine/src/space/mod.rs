@@ -18,21 +18,21 @@
 
 mod account;
 mod arena;
-mod arenas_kept;
+mod arena_state;
 pub mod backing;
 mod commit;
 mod extents;
-mod free_pieces;
+mod free_runs;
 mod large;
-mod longest;
+mod longest_run;
 pub mod metadata;
+mod metadata_runs;
 pub mod no_space_timeout;
-mod pieces;
 pub mod pools;
 mod pv_changes;
 pub mod pvs;
 mod reservations;
-mod returning;
+mod restore_freed;
 mod runs;
 mod search;
 mod slots;
@@ -48,7 +48,7 @@ pub use account::{Account, Reserve};
 pub use arena::ARENA_BLOCKS;
 use arena::Arena;
 pub use commit::COMMIT_STEP;
-use longest::{LEAVES_FOR_ARENA, Longest, Part};
+use longest_run::{LEAVES_FOR_ARENA, LongestRuns, Part};
 use metadata::{MetaSpace, StreamLoad};
 use parking_lot::Mutex;
 use pvs::Pvs;
@@ -100,7 +100,7 @@ pub enum AllocError {
 pub enum OpenArenas {
     Close,
     /// They stay, but reserved blocks may be taken.
-    Kept,
+    StayWithReserved,
     Stay,
 }
 
@@ -142,7 +142,7 @@ pub struct Space {
     reserves: Map<VolumeId, Reserve>,
     reserved_blocks: i64,
     search_from: u64,
-    longest: Longest,
+    longest: LongestRuns,
     leaves_for_arena: usize,
     part: Part,
     /// Blocks that came into the tree in pieces smaller than an arena. An upper bound: pieces that were joined since
@@ -188,7 +188,7 @@ impl Space {
     }
 
     /// An error if free space contradicted itself. Then no checkpoint may be taken.
-    pub fn sound(&self) -> Outcome<()> {
+    pub fn check_double_free(&self) -> Outcome<()> {
         self.contradiction.clone().map_or(Ok(()), |detail| Err(unsound(detail)))
     }
 
@@ -218,7 +218,7 @@ impl Space {
             reserves: Map::default(),
             reserved_blocks: 0,
             search_from: 0,
-            longest: Longest::default(),
+            longest: LongestRuns::default(),
             leaves_for_arena: LEAVES_FOR_ARENA,
             part: Part::default(),
             none_below: Default::default(),
@@ -278,7 +278,7 @@ impl Space {
     }
 
     /// Call it after each change of arenas or freed runs (M2). A stream without room packs its runs.
-    fn weigh(&self) {
+    fn update_load(&self) {
         let (bytes, runs) = self.packed;
         let others = self.pending.len().saturating_sub(runs) * RunRecord::SIZE;
         self.load.set((bytes + others + self.arenas.len() * ArenaRecord::SIZE) as u64);

@@ -93,7 +93,7 @@ impl NoSpaceTimeout {
     pub fn room(&self, pool: &str) -> bool {
         let mut inner = self.inner.lock();
         let in_pool = !pool.is_empty() && inner.begun.remove(&Some(pool.to_owned())).is_some();
-        let in_group = !(in_pool && planted::is("one_time_ends")) && inner.begun.remove(&None).is_some();
+        let in_group = !(in_pool && planted::is("only_one_timeout_ends")) && inner.begun.remove(&None).is_some();
         self.any.store(!inner.begun.is_empty(), Ordering::Relaxed);
         in_pool || in_group
     }

@@ -19,7 +19,7 @@ fn a_time_begins_once_and_ends_with_room() {
     assert_eq!(no_space_timeout.over(), vec![pool.clone()]);
     assert!(no_space_timeout.room("p") && !no_space_timeout.room("p"));
     assert!(!no_space_timeout.is_tried() && no_space_timeout.over().is_empty());
-    // Another time has begun: the first one's end is nothing to it.
+    // Another time has begun. The end of the first one does not concern it.
     assert_eq!(no_space_timeout.hold(&pool), Verdict::First(3, MINUTE));
     assert!(!no_space_timeout.end(&pool, 1));
     assert_eq!(no_space_timeout.hold(&pool), Verdict::Wait);
@@ -29,7 +29,7 @@ fn a_time_begins_once_and_ends_with_room() {
     assert!(!no_space_timeout.end(&pool, 3));
 }
 
-/// A write that finds room in its pool has found it in the group, too.
+/// A write that finds room in its pool has found room in the group, too.
 #[test]
 fn room_ends_the_times_of_a_pool_and_of_the_group() {
     let (no_space_timeout, pool) = (NoSpaceTimeout::default(), Some("p".to_owned()));
@@ -42,6 +42,6 @@ fn room_ends_the_times_of_a_pool_and_of_the_group() {
 }
 
 #[test]
-fn a_time_that_goes_on_with_room_is_found() {
-    must_be_found("one_time_ends", room_ends_the_times_of_a_pool_and_of_the_group);
+fn a_timeout_that_continues_with_room_is_found() {
+    must_be_found("only_one_timeout_ends", room_ends_the_times_of_a_pool_and_of_the_group);
 }

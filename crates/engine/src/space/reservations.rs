@@ -15,7 +15,7 @@ impl Space {
     }
 
     /// Restarts the count of reservations: the unmapped blocks of thick volumes, and no reserves.
-    pub fn reserve_anew(&mut self, blocks: i64) {
+    pub fn reset_reserved(&mut self, blocks: i64) {
         self.reserved_blocks = blocks;
         self.reserves.clear();
     }
@@ -52,7 +52,7 @@ impl Space {
 
     pub(super) fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
         let limit = match account {
-            Account::Open if planted::is("reserved_to_all") => self.allocatable_blocks(),
+            Account::Open if planted::is("reserve_not_exclusive") => self.allocatable_blocks(),
             Account::Open => self.available(),
             Account::Thick => self.allocatable_blocks(),
             Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {

@@ -1,9 +1,9 @@
-//! Searches of the free tree for runs of some length. They skip chunks that are known to have none ([`Longest`]), so
+//! Searches of the free tree for runs of some length. They skip chunks that are known to have none ([`LongestRuns`]), so
 //! that most searches need not read all leaves.
 //!
-//! [`Longest`]: super::longest::Longest
+//! [`LongestRuns`]: super::longest_run::LongestRuns
 
-use super::longest::{CHUNK, LEAVES_FOR_ARENA, Look, all_leaves, class};
+use super::longest_run::{CHUNK, ChunkSearch, LEAVES_FOR_ARENA, all_leaves, class};
 use super::{ARENA_BLOCKS, AllocContext, AllocError, LARGE_RUNS, Run, Space};
 use crate::map::{self, Extent, MapError};
 use crate::planted;
@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The result of a search of one chunk.
-enum Seen {
+enum ChunkResult {
     Found(Extent),
     /// No run of this length begins before this block.
     Next(u64),
     /// No run begins behind the chunk.
     End,
     /// The limit of leaves was reached.
-    Tired,
+    LimitReached,
 }
 
 impl Space {
@@ -73,7 +73,7 @@ impl Space {
         min: u64,
         places: &[Range<u64>],
     ) -> Result<Option<Extent>, MapError> {
-        let mut leaves = if planted::is("looks_at_all") { all_leaves() } else { self.part.leaves() };
+        let mut leaves = if planted::is("search_not_divided") { all_leaves() } else { self.part.leaves() };
         for place in places {
             let found = self.search_in(context, min, place.clone(), &mut leaves)?;
             if found.is_some() {
@@ -116,11 +116,11 @@ impl Space {
                 if at >= end {
                     break;
                 }
-                match self.look(context, at..end, least, leaves)? {
-                    Seen::Found(e) => return self.found(Some(e)),
-                    Seen::Next(next) => at = next,
-                    Seen::End => at = end,
-                    Seen::Tired => return Ok(None),
+                match self.search_chunk(context, at..end, least, leaves)? {
+                    ChunkResult::Found(e) => return self.found(Some(e)),
+                    ChunkResult::Next(next) => at = next,
+                    ChunkResult::End => at = end,
+                    ChunkResult::LimitReached => return Ok(None),
                 }
             }
             at = end;
@@ -138,60 +138,61 @@ impl Space {
     }
 
     /// Searches the chunk in which the range begins, leaf by leaf, and keeps the bound that it finds.
-    fn look(
+    fn search_chunk(
         &mut self,
         context: AllocContext<'_>,
         range: Range<u64>,
         least: u32,
         leaves: &mut usize,
-    ) -> Result<Seen, MapError> {
+    ) -> Result<ChunkResult, MapError> {
         let chunk = range.start / CHUNK;
         let (first, stop) = (chunk * CHUNK, (chunk + 1) * CHUNK);
         let wanted = class(u64::from(least));
         // An unfinished search does not count if the run may be in the part that it has seen.
-        let is_of_use = |look: &Look| look.chunk == chunk && (look.most < wanted || look.at <= range.start);
-        let earlier = self.longest.look.take().filter(is_of_use);
-        let mut look = earlier.unwrap_or(Look { chunk, at: first, run: (0, 0), most: 0 });
+        let is_of_use =
+            |search: &ChunkSearch| search.chunk == chunk && (search.most < wanted || search.at <= range.start);
+        let earlier = self.longest.search.take().filter(is_of_use);
+        let mut search = earlier.unwrap_or(ChunkSearch { chunk, at: first, run: (0, 0), most: 0 });
         let next = loop {
             // A search that was interrupted by a missing node resumes there, so a small cache need not hold the whole
             // chunk.
-            self.longest.look = Some(look);
+            self.longest.search = Some(search);
             if *leaves == 0 {
-                return Ok(Seen::Tired);
+                return Ok(ChunkResult::LimitReached);
             }
-            let from = look.at;
+            let from = search.at;
             let seen = map::leaf_from(context.cache, &self.free_tree, from, |extents| {
                 for e in extents.filter(|e| e.key >= from) {
                     if e.key >= stop {
-                        return Err(Seen::Next(e.key));
+                        return Err(ChunkResult::Next(e.key));
                     }
                     if e.key >= range.end {
-                        return Err(Seen::End);
+                        return Err(ChunkResult::End);
                     }
                     if let Some(part) = e.cut(range.start, range.end).filter(|part| part.len >= least) {
-                        return Err(Seen::Found(part));
+                        return Err(ChunkResult::Found(part));
                     }
-                    look.see(e.key, e.end());
+                    search.add_extent(e.key, e.end());
                 }
                 Ok(())
             })?;
             *leaves -= 1;
             match seen {
                 None => break None,
-                Some((Err(Seen::Next(key)), _)) => break Some(key),
+                Some((Err(ChunkResult::Next(key)), _)) => break Some(key),
                 Some((Err(seen), _)) => return Ok(seen),
                 Some((Ok(()), None)) => break None,
                 Some((Ok(()), Some(end))) if end >= stop => break Some(end),
-                Some((Ok(()), Some(end))) => look.at = end,
+                Some((Ok(()), Some(end))) => search.at = end,
             }
         };
-        let (begins, ends) = look.run;
+        let (begins, ends) = search.run;
         if ends > 0 {
-            look.see(begins, self.touching_end(context, ends)?);
+            search.add_extent(begins, self.touching_end(context, ends)?);
         }
-        self.longest.look = None;
-        self.longest.settle(chunk, look.most, next);
-        Ok(next.map_or(Seen::End, Seen::Next))
+        self.longest.search = None;
+        self.longest.settle(chunk, search.most, next);
+        Ok(next.map_or(ChunkResult::End, ChunkResult::Next))
     }
 
     /// The free extent that has this block.

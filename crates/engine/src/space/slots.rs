@@ -75,7 +75,7 @@ impl Space {
             self.count_unused(at, len as i64);
             at += len;
         }
-        self.weigh();
+        self.update_load();
     }
 
     pub(super) fn arena_of(&mut self, block: u64) -> Option<(u64, &mut Arena)> {
@@ -83,7 +83,7 @@ impl Space {
         (block < base + arena.len).then_some((*base, arena))
     }
 
-    /// Up to `want` contiguous blocks at the slot of `at`, which is created if there is none.
+    /// Up to `want` contiguous blocks at the slot of `at`, which is created if needed.
     fn take_slot(
         &mut self,
         context: AllocContext<'_>,
@@ -117,14 +117,14 @@ impl Space {
         let (base, arena) = self.arena_of(start)?;
         let first = start - base;
         let end = (first + want).min(arena.len);
-        let is_believed = planted::is("slot_is_whole") && !arena.is_used(first);
-        let len = (first..end).take_while(|i| !arena.is_used(*i) || is_believed).count() as u64;
+        let is_assumed = planted::is("slot_assumed_unused") && !arena.is_used(first);
+        let len = (first..end).take_while(|i| !arena.is_used(*i) || is_assumed).count() as u64;
         (first..first + len).for_each(|i| arena.set(i));
         let done = arena.unused == 0;
         self.count_unused(base, -(len as i64));
         if done {
             self.arenas.remove(&base);
-            self.weigh();
+            self.update_load();
         }
         (len > 0).then_some((start, len))
     }
@@ -174,14 +174,14 @@ impl Space {
         self.arenas.insert(run.0, arena);
         self.arena_order.push_back(run.0);
         self.sweep_order();
-        self.weigh();
+        self.update_load();
         self.current.insert(volume, run.0);
         self.search_from = run.0 + run.1;
         Ok(run.0)
     }
 
     /// Whether metadata should grow, reported once for each opened arena.
-    pub fn take_metadata_wish(&mut self) -> bool {
+    pub fn take_metadata_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_metadata)
     }
 
@@ -192,7 +192,7 @@ impl Space {
 
     /// Closes an arena for a write that needs a run. Leaves the metadata blocks that writes need (M4).
     fn close_oldest(&mut self, context: AllocContext<'_>) -> Result<(), MapError> {
-        let context = AllocContext { keep: context.meta.lock().kept_from_arenas(), ..context };
+        let context = AllocContext { keep: context.meta.lock().reserved_from_arenas(), ..context };
         while let Some(base) = self.arena_order.front().copied() {
             let open = self.arenas.contains_key(&base);
             if open {
@@ -232,7 +232,7 @@ impl Space {
     /// back are marked as used in the arena, so that it can be called again.
     fn close_arena(&mut self, context: AllocContext<'_>, base: u64) -> Result<(), MapError> {
         let Some(arena) = self.arenas.get(&base) else { return Ok(()) };
-        let context = AllocContext { keep: context.keep.max(context.meta.lock().kept_from_commit()), ..context };
+        let context = AllocContext { keep: context.keep.max(context.meta.lock().reserved_from_commit()), ..context };
         for (start, len) in arena.unused_runs() {
             self.put_run(context, (base + start, len))?;
             let arena = self.arenas.get_mut(&base).expect("only this function closes arenas");
@@ -241,7 +241,7 @@ impl Space {
             self.count_unused(base, -(len as i64));
         }
         self.arenas.remove(&base);
-        self.weigh();
+        self.update_load();
         Ok(())
     }
 

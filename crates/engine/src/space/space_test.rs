@@ -1,4 +1,4 @@
-use super::longest::all_leaves;
+use super::longest_run::all_leaves;
 use super::metadata::NODES_FOR_WRITE;
 use super::*;
 use crate::map::{self, Extent, Fit};
@@ -7,7 +7,8 @@ use std::ops::Range;
 
 const CACHE: u64 = 64 << 20;
 
-/// A volume that is written in order, block by block: every slot is used up soon after it was taken, and its arena with it.
+/// A volume that is written in order, block by block. Every slot is used up soon after it was taken, and so is its
+/// arena.
 #[test]
 fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     const CHUNK: u64 = 2;
@@ -21,7 +22,7 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
         space.alloc(context, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();
         assert!(space.slots.len() <= MAX_SLOTS + 1, "S5");
     }
-    // The same blocks over and over: arenas come and go.
+    // The same blocks again and again: arenas are opened and closed.
     space.arena_order.clear();
     for _ in 0..3 * MAX_ARENAS {
         space.free_later((0, ARENA_BLOCKS));
@@ -34,7 +35,8 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     }
 }
 
-/// Blocks that become free twice: two owners call them their own. Whoever met it gets an error, and so does the next checkpoint.
+/// Blocks that are freed twice: two owners call them their own. The second free gets an error, and so does the next
+/// checkpoint.
 #[test]
 fn free_space_that_contradicts_itself_is_not_kept() {
     let cache = NodeCache::new(CACHE);
@@ -42,14 +44,14 @@ fn free_space_that_contradicts_itself_is_not_kept() {
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(4096, 0)]));
     space.add_free(context, (0, 4096)).unwrap();
-    assert!(space.sound().is_ok());
+    assert!(space.check_double_free().is_ok());
     let Err(MapError::Corrupt(error)) = space.add_free(context, (100, 1)) else { panic!("they are free already") };
     assert!(error.to_string().contains("100+1 were free already"), "{error}");
-    assert_eq!(space.sound().unwrap_err().to_string(), error.to_string());
+    assert_eq!(space.check_double_free().unwrap_err().to_string(), error.to_string());
 }
 
-/// The first free extent of `min` blocks in `place` of all that the tree has.
-fn found_by_a_look_at_all(space: &Space, context: AllocContext<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
+/// The first free extent of `min` blocks in `place`, found by a search of the whole tree.
+fn found_in_all_leaves(space: &Space, context: AllocContext<'_>, min: u32, place: &Range<u64>) -> Option<Extent> {
     let fit = map::first_fit(context.cache, &space.free_tree, place.start, min, usize::MAX).unwrap();
     let mut at = place.start;
     let mut fit = fit;
@@ -66,10 +68,10 @@ fn found_by_a_look_at_all(space: &Space, context: AllocContext<'_>, min: u32, pl
     }
 }
 
-/// LR1: searches that pass over places find what a look at all leaves finds, whatever is taken and put back in between.
+/// LR1: searches that skip chunks find the same as a search of all leaves, whatever was taken and freed in between.
 #[test]
-fn searches_find_what_a_look_at_all_leaves_finds() {
-    const BLOCKS: u64 = 40 * longest::CHUNK;
+fn searches_find_the_first_fit_of_all_leaves() {
+    const BLOCKS: u64 = 40 * longest_run::CHUNK;
     for seed in 1..=8u64 {
         let mut dice = seed;
         let mut below = |n: u64| {
@@ -83,18 +85,18 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
         space.add_free(context, (0, BLOCKS / 2)).unwrap();
         space.add_free(context, (BLOCKS / 2, BLOCKS / 2)).unwrap();
         let mut taken: Vec<Run> = Vec::new();
-        // In half of the runs the first chunks are in pieces of one block, so that each has many leaves.
-        let pieces = if seed % 2 == 0 { 4 * longest::CHUNK } else { 0 };
+        // In half of the runs the first chunks are in single blocks, so that each has many leaves.
+        let pieces = if seed % 2 == 0 { 4 * longest_run::CHUNK } else { 0 };
         for block in (0..pieces).step_by(2) {
             space.take_run(context, (block, 1)).unwrap();
             taken.push((block, 1));
         }
         for round in 0..6000 {
-            // At first more is taken than put back, in pieces; then the other way round.
+            // At first more is taken than freed, in pieces. Then the other way round.
             let takes = if round < 3000 { 3 } else { 1 };
             for _ in 0..4 {
                 if below(4) < takes
-                    && let Some(e) = found_by_a_look_at_all(&space, context, 1, &(below(BLOCKS)..u64::MAX))
+                    && let Some(e) = found_in_all_leaves(&space, context, 1, &(below(BLOCKS)..u64::MAX))
                 {
                     let class = below(12);
                     let most = 1 + below(1 << class);
@@ -111,28 +113,28 @@ fn searches_find_what_a_look_at_all_leaves_finds() {
             let most = if below(2) == 0 { BLOCKS } else { pieces.max(1) };
             let from = below(most);
             let place = from..if below(2) == 0 { u64::MAX } else { from + below(BLOCKS) };
-            // One that is content with a few leaves leaves a look behind that is not done.
+            // A search that is limited to a few leaves leaves an unfinished search of a chunk.
             let hurried = u64::from(min) << below(3);
             space.search_in(context, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
             if below(2) == 0 {
                 continue;
             }
-            let wanted = found_by_a_look_at_all(&space, context, min, &place);
+            let wanted = found_in_all_leaves(&space, context, min, &place);
             let found = space.search_in(context, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
             assert_eq!(found, wanted, "seed {seed}, round {round}: {min} blocks in {place:?}");
         }
     }
 }
 
-/// A run that becomes free where a look that is not done has been counts, too.
+/// A run that is freed in the searched part of an unfinished search counts, too.
 #[test]
-fn a_look_that_is_not_done_hears_of_what_becomes_free() {
+fn an_unfinished_search_counts_freed_runs() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
-    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(longest::CHUNK, 0)]));
-    space.add_free(context, (0, longest::CHUNK)).unwrap();
-    for block in (0..longest::CHUNK).step_by(2) {
+    let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(longest_run::CHUNK, 0)]));
+    space.add_free(context, (0, longest_run::CHUNK)).unwrap();
+    for block in (0..longest_run::CHUNK).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();
     }
     let search = |space: &mut Space, min, mut leaves| {
@@ -143,16 +145,17 @@ fn a_look_that_is_not_done_hears_of_what_becomes_free() {
     space.put_run(context, (2, 1)).unwrap();
     assert_eq!(search(&mut space, 8, all_leaves()), None);
     assert_eq!(search(&mut space, 2, all_leaves()), Some((1, 3)));
-    // Now all is known, and no leaf of which nothing is known is left to look at.
+    // Now all chunks are known, and no unknown leaf has to be searched.
     assert_eq!(search(&mut space, 8, 0), None);
 }
 
 #[test]
-fn a_look_that_hears_of_nothing_is_found() {
-    must_be_found("look_not_told", a_look_that_is_not_done_hears_of_what_becomes_free);
+fn a_search_that_misses_freed_runs_is_found() {
+    must_be_found("search_not_updated", an_unfinished_search_counts_freed_runs);
 }
 
-/// An arena is used up, a part of it is freed, and another arena begins there: slots of the first one say nothing about it (S5).
+/// An arena is used up, a part of it is freed, and another arena begins there. Slots of the first arena say nothing
+/// about it (S5).
 #[test]
 fn a_slot_ends_with_its_arena() {
     const CHUNK: u64 = 4;
@@ -173,7 +176,7 @@ fn a_slot_ends_with_its_arena() {
     space.begin_commit();
     while !space.finish_commit(context).unwrap() {}
     assert_eq!(alloc(&mut space, 2, 1, (0, 1)), Ok(vec![(0, 1)]));
-    // The slot that it had is another volume's arena by now.
+    // The slot belongs to another volume's arena by now.
     alloc(&mut space, 1, CHUNK, (1, 1)).unwrap();
     let left: Vec<Run> = (0..2).flat_map(|at| alloc(&mut space, 2, 1, (1 + at, 1)).unwrap()).collect();
     assert_eq!((left.len(), space.free_blocks()), (2, 0));
@@ -184,9 +187,9 @@ fn a_slot_that_outlives_its_arena_is_found() {
     must_be_found("slot_of_another", a_slot_ends_with_its_arena);
 }
 
-/// S4: a thick volume's blocks are there when it wants them.
+/// S4: a thick volume gets its blocks when it needs them.
 #[test]
-fn what_is_reserved_goes_to_nobody_else() {
+fn reserved_blocks_go_to_no_other_volume() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1024]], &[], 1024));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
@@ -199,7 +202,7 @@ fn what_is_reserved_goes_to_nobody_else() {
     assert_eq!(alloc(2, (0, 10), Account::Thick), Ok(()), "S4");
 }
 
-/// M3: no more writes are let in at a time than there are blocks for.
+/// M3: no more writes are admitted at a time than there are blocks for.
 #[test]
 fn writes_are_let_in_while_there_are_blocks_for_all() {
     let mut meta = MetaSpace::new(&[[0, 1024]], &[], 1024);
@@ -213,7 +216,8 @@ fn writes_are_let_in_while_there_are_blocks_for_all() {
     assert!(meta.admit_write() && !meta.admit_write(), "M3");
 }
 
-/// M5: while free space gets into arenas, metadata is asked for in time: there is still a node for every few of their blocks.
+/// M5: while free space gets into arenas, metadata growth is requested in time. There is still a node for every few of
+/// their blocks.
 #[test]
 fn metadata_is_asked_for_while_there_are_whole_extents() {
     let cache = NodeCache::new(CACHE);
@@ -223,7 +227,7 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
     space.add_free(context, (0, 1 << 20)).unwrap();
     let is_asked = (1..1000).find(|volume| {
         space.alloc(context, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
-        space.take_metadata_wish()
+        space.take_metadata_request()
     });
     let nodes = meta.lock().free_beyond_reserve();
     assert!(
@@ -234,27 +238,27 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
 
 #[test]
 fn faults_of_reservations_and_of_metadata_are_found() {
-    must_be_found("reserved_to_all", what_is_reserved_goes_to_nobody_else);
+    must_be_found("reserve_not_exclusive", reserved_blocks_go_to_no_other_volume);
     must_be_found("writes_uncounted", writes_are_let_in_while_there_are_blocks_for_all);
     must_be_found("grown_too_late", metadata_is_asked_for_while_there_are_whole_extents);
 }
 
-/// Blocks that are free one by one, of which nothing is known, in a space that may look at two leaves at once.
+/// Single free blocks in unknown chunks, in a space that may read two leaves at once.
 fn scattered(context: AllocContext<'_>, chunks: u64) -> Space {
-    let blocks = chunks * longest::CHUNK;
+    let blocks = chunks * longest_run::CHUNK;
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(blocks, 0)]));
     space.add_free(context, (0, blocks)).unwrap();
     for block in (0..blocks).step_by(2) {
         space.take_run(context, (block, 1)).unwrap();
     }
-    space.longest = Longest::default();
+    space.longest = LongestRuns::default();
     space.part.leaves = 2;
     space
 }
 
-/// LR3: a search that leaves nothing out is done in parts, and comes to the same.
+/// LR3: a search of all leaves is done in parts, and has the same result.
 #[test]
-fn large_runs_are_looked_for_in_parts() {
+fn large_runs_are_searched_in_parts() {
     let cache = NodeCache::new(CACHE);
     let meta = Mutex::new(MetaSpace::new(&[[0, 1 << 12]], &[], 1 << 12));
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
@@ -270,15 +274,15 @@ fn large_runs_are_looked_for_in_parts() {
     assert!(parts > 10, "LR3: {parts} parts");
     assert_eq!(space.part.leaves(), 2, "the next search begins with small parts");
     let wanted = AllocContext { keep: 0, ..context };
-    assert!(matches!(space.alloc_contiguous(wanted, 2, 0, OpenArenas::Kept), Ok(None)), "all is known now");
+    assert!(matches!(space.alloc_contiguous(wanted, 2, 0, OpenArenas::StayWithReserved), Ok(None)), "all is known now");
 }
 
 #[test]
-fn a_look_at_all_in_one_hold_is_found() {
-    must_be_found("looks_at_all", large_runs_are_looked_for_in_parts);
+fn a_search_that_is_not_divided_is_found() {
+    must_be_found("search_not_divided", large_runs_are_searched_in_parts);
 }
 
-/// A search ends where what was learnt is forgotten between its parts, too: they grow.
+/// A search ends even if bounds are forgotten between its parts, because the parts grow.
 #[test]
 fn parts_of_a_search_grow() {
     let cache = NodeCache::new(CACHE);
@@ -286,9 +290,9 @@ fn parts_of_a_search_grow() {
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = scattered(context, 4);
     let mut parts = 0;
-    while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::Kept) {
+    while let Err(error) = space.alloc_contiguous(context, 2, 0, OpenArenas::StayWithReserved) {
         assert!(matches!(error, AllocError::Map(MapError::Again)), "{error:?}");
-        space.longest = Longest::default();
+        space.longest = LongestRuns::default();
         parts += 1;
         assert!(parts < 10_000, "the search never ends");
     }

@@ -20,7 +20,7 @@ use crate::space::pools::PoolLeft;
 use crate::units::{Seq, VolumeId};
 
 /// A chunk counts as at least this many blocks (F4).
-const LEAST_CHUNK: u64 = 16;
+const MIN_CHUNK: u64 = 16;
 
 impl Volume {
     /// Notes redirected blocks, if they may be filled. True: the group must be notified.
@@ -38,9 +38,9 @@ impl Volume {
         is_news
     }
 
-    pub(super) fn want_filling(&self) {
+    pub(super) fn request_filling(&self) {
         if let Ok(group) = self.core.space_finder() {
-            group.want_filling(self.id);
+            group.request_filling(self.id);
         }
     }
 
@@ -76,14 +76,14 @@ impl Volume {
                 _ => {}
             }
         }
-        let chunk = u64::from(state.meta.chunk_blocks).max(LEAST_CHUNK);
-        shared > 0 && (shared <= redirected * chunk || self.core.planted("fills_any"))
+        let chunk = u64::from(state.meta.chunk_blocks).max(MIN_CHUNK);
+        shared > 0 && (shared <= redirected * chunk || self.core.planted("fill_unlimited"))
     }
 
     /// Whether this many blocks may be copied (F2). `pool`: the size and the room of the volume's pool.
     pub(super) fn may_fill(&self, blocks: u64, pool: Option<PoolLeft>) -> bool {
         let left = self.core.space.lock().available();
-        self.core.planted("fill_all") || self.leaves_share(left, pool, blocks)
+        self.core.planted("fill_leaves_no_share") || self.leaves_share(left, pool, blocks)
     }
 
     /// Whether any may be copied after the next checkpoint. Hold no lock when calling it.

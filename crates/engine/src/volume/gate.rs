@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl Volume {
-    /// The number of requests begun so far, for [`readers_done`](Self::readers_done).
-    pub(crate) fn begun(&self) -> u64 {
+    /// The number of requests begun so far, for [`wait_for_readers`](Self::wait_for_readers).
+    pub(crate) fn next_request(&self) -> u64 {
         self.state.lock().next_op
     }
 
     /// Waits until no read that was begun before request `limit` is in flight.
-    pub(crate) async fn readers_done(&self, limit: u64) {
+    pub(crate) async fn wait_for_readers(&self, limit: u64) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| op.mode == Mode::Read && op.id < limit) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })
@@ -25,11 +25,11 @@ impl Volume {
     }
 
     /// Waits until no request that was begun before request `limit` is in flight.
-    pub(crate) async fn ops_done(&self, limit: u64) {
+    pub(crate) async fn wait_for_requests(&self, limit: u64) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| op.id < limit) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })
@@ -53,7 +53,7 @@ impl Volume {
         poll_fn(|cx| {
             let mut state = self.state.lock();
             if state.in_flight.iter().any(|op| readers_too || op.mode != Mode::Read) {
-                return Self::wait_here(&mut state, cx);
+                return Self::wait_for_wake(&mut state, cx);
             }
             Poll::Ready(())
         })

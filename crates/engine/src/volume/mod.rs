@@ -6,12 +6,12 @@
 
 mod fill;
 mod gate;
+mod no_space;
 mod plan;
 mod planning;
 mod read;
 mod redirect;
 pub(crate) mod rehome;
-mod room;
 pub mod state;
 mod unmap;
 pub(crate) mod window;
@@ -76,7 +76,7 @@ impl Volume {
         }
     }
 
-    fn wait_here<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
+    fn wait_for_wake<T>(state: &mut MutexGuard<'_, State>, cx: &Context<'_>) -> Poll<T> {
         state.wakers.push(cx.waker().clone());
         Poll::Pending
     }

@@ -40,7 +40,7 @@ impl Volume {
         }
         let (first, last) = (offset / BLOCK_SIZE, (offset + len).div_ceil(BLOCK_SIZE));
         if state.gates > 0 {
-            return Some(Self::wait_here(&mut guard, cx));
+            return Some(Self::wait_for_wake(&mut guard, cx));
         }
         let mut pieces = match self.classify(state, first, last) {
             Ok(pieces) => pieces,
@@ -48,7 +48,7 @@ impl Volume {
             Err(MapError::Corrupt(error)) => return Some(Poll::Ready(Err(error))),
             Err(MapError::NoSpace | MapError::Again) => unreachable!("a lookup takes no space and searches nothing"),
         };
-        self.put_elsewhere(state, &mut pieces);
+        self.redirect_unproven(state, &mut pieces);
         let fresh = self.fresh_in(state, &pieces).filter(|_| !self.core.planted("fresh_in_place"));
         let waits = fresh.filter(|_| !self.place_again(state, &mut pieces));
         let sector = u64::from(self.core.sector());
@@ -56,7 +56,7 @@ impl Volume {
         let in_place = aligned && pieces.iter().all(|p| matches!(p.place, Place::Own(_)));
         let mode = if in_place { Mode::InPlace } else { Mode::Map };
         if state.conflict(first, last, mode) {
-            return Some(Self::wait_here(&mut guard, cx));
+            return Some(Self::wait_for_wake(&mut guard, cx));
         }
         if let Some(seq) = waits {
             return Some(Poll::Ready(Ok(Plan::Marker(seq))));
@@ -105,7 +105,7 @@ impl Volume {
     }
 
     /// An unproven block is not written in place (MB7).
-    fn put_elsewhere(&self, state: &State, pieces: &mut Pieces) {
+    fn redirect_unproven(&self, state: &State, pieces: &mut Pieces) {
         let unproven = &self.core.members.unproven;
         if unproven.blocks() == 0 {
             return;
@@ -258,7 +258,7 @@ impl Volume {
                 }
             }
         }
-        plan.wants_metadata = space.take_metadata_wish();
+        plan.wants_metadata = space.take_metadata_request();
         drop(space);
         let edge = |block: u64| {
             let piece = pieces.iter().find(|p| p.start <= block && block < p.end).expect("pieces cover the request");

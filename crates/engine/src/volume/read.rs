@@ -19,12 +19,12 @@ impl Volume {
             return Ok(buf);
         }
         let mut buf = buf;
-        let mut in_vain = None;
+        let mut failed_node = None;
         loop {
             let (op, segments, zeros) = match poll_fn(|cx| self.plan_read(cx, offset, len)).await? {
                 ReadPlan::Ready { op, segments, zeros } => (op, segments, zeros),
                 ReadPlan::Load(node, level) => {
-                    self.core.load_again(node, level, &mut in_vain).await?;
+                    self.core.load_or_retry(node, level, &mut failed_node).await?;
                     continue;
                 }
             };
@@ -46,7 +46,7 @@ impl Volume {
         let sector = u64::from(self.core.sector());
         let aligned = sector == SECTOR_SIZE || (offset % sector == 0 && u64::from(len) % sector == 0);
         if aligned {
-            return self.core.read_twice(segments, buf).await;
+            return self.core.read_with_retry(segments, buf).await;
         }
         // Disks with larger sectors than the volume: read whole blocks into another buffer and copy.
         let mut buf = buf;
@@ -60,7 +60,7 @@ impl Volume {
                 at: 0,
                 len: ((last - first) * BLOCK_SIZE) as u32,
             };
-            let bounce = self.core.read_twice(SmallVec::from_slice(&[whole]), bounce).await?;
+            let bounce = self.core.read_with_retry(SmallVec::from_slice(&[whole]), bounce).await?;
             let from = (segment.offset - first * BLOCK_SIZE) as usize;
             let (at, len) = (segment.at as usize, segment.len as usize);
             buf.as_mut_slice()[at..at + len].copy_from_slice(&bounce.as_slice()[from..from + len]);
@@ -76,7 +76,7 @@ impl Volume {
         let (end_byte, first) = (offset + u64::from(len), offset / BLOCK_SIZE);
         let last = end_byte.div_ceil(BLOCK_SIZE);
         if state.shut > 0 || state.conflict(first, last, Mode::Read) {
-            return Self::wait_here(&mut state, cx);
+            return Self::wait_for_wake(&mut state, cx);
         }
         let mut found = Extents::new();
         match map::lookup(&self.core.cache, &state.head.tree, first, last, &mut found) {

@@ -25,7 +25,7 @@ impl Volume {
         let buf = match self.compose(offset, len, buf, &plan).await {
             Ok(composed) => composed,
             Err(error) => {
-                self.give_up(&plan);
+                self.abandon(&plan);
                 return Err(error);
             }
         };
@@ -66,8 +66,8 @@ impl Volume {
         if let Some(data) = early
             && let Err(error) = data.await
         {
-            if !self.core.planted("not_taken_back") {
-                self.take_back(&plan);
+            if !self.core.planted("allocation_not_undone") {
+                self.undo_allocation(&plan);
             }
             return Err(self.not_written(error, places).await);
         }
@@ -136,12 +136,12 @@ impl Volume {
         let journal = &self.core.journal;
         let abort = journal.append(&Record::Abort { seq }, false);
         let outcome = journal.written(abort).await;
-        self.give_up(plan);
+        self.abandon(plan);
         journal.close(seq);
         outcome
     }
 
-    fn give_up(&self, plan: &MapPlan) {
+    fn abandon(&self, plan: &MapPlan) {
         let _gate = self.core.gate.read();
         let mut state = self.state.lock();
         let mut space = self.core.space.lock();
@@ -154,7 +154,7 @@ impl Volume {
     }
 
     /// No record names these blocks.
-    fn take_back(&self, plan: &MapPlan) {
+    fn undo_allocation(&self, plan: &MapPlan) {
         let _gate = self.core.gate.read();
         let mut state = self.state.lock();
         let mut space = self.core.space.lock();
@@ -166,10 +166,10 @@ impl Volume {
 
     async fn not_written(&self, error: DiskError, places: Segments) -> Error {
         if error.is_no_room() {
-            self.core.lacks_room(error, places);
+            self.core.note_no_room(error, places);
         }
         let error = error.into();
-        self.core.journal.ends_for(&error).await.err().unwrap_or(error)
+        self.core.journal.stopped_by(&error).await.err().unwrap_or(error)
     }
 
     /// The buffer with whole blocks: the caller's buffer if the write covers them, otherwise a copy with the edges

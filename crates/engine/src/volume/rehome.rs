@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A window with more pieces than this is moved. With 256 KiB in each piece, a large request is still fast.
-pub const MOST_PIECES: usize = 4;
+pub const MAX_PIECES: usize = 4;
 /// One in this many blocks of the group stays free.
 const FREE_SHARE: u64 = 10;
 
@@ -76,7 +76,7 @@ enum Refused {
 
 impl Volume {
     /// Ranges of neighbouring blocks in `[first, last)` that the head owns and that lie in several pieces, if there are
-    /// more than [`MOST_PIECES`] in all. Also says whether shared blocks belong to them, because their copies are worth
+    /// more than [`MAX_PIECES`] in all. Also says whether shared blocks belong to them, because their copies are worth
     /// the space (R13).
     pub(crate) fn scattered(&self, first: u64, last: u64, fill: bool) -> std::result::Result<Scattered, MapError> {
         let state = self.state.lock();
@@ -101,7 +101,7 @@ impl Volume {
             after = Some((piece.end, vg + piece.end - piece.start));
         }
         let parts: usize = stretches.iter().map(|(_, _, parts)| parts).sum();
-        let stretches = stretches.into_iter().filter(|(_, _, several)| parts > MOST_PIECES && *several > 1);
+        let stretches = stretches.into_iter().filter(|(_, _, several)| parts > MAX_PIECES && *several > 1);
         Ok(Scattered { stretches: stretches.map(|(start, end, _)| (start, end)).collect(), fill })
     }
 
@@ -137,7 +137,7 @@ impl Volume {
             self.core.grow_ahead();
         }
         let copies = plan.copies;
-        let moved = match self.carry_out(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
+        let moved = match self.execute(first * BLOCK_SIZE, len, Arc::new(buf), plan).await {
             // It can wait until there is room behind the disks (U2).
             Err(Error::NoRoom(_)) => None,
             outcome => outcome?,
@@ -197,7 +197,7 @@ impl Volume {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let is_touched = state.watch.take().is_none_or(|watch| watch.is_touched);
-        if is_touched && !self.core.planted("rehome_unwatched") {
+        if is_touched && !self.core.planted("rehome_ignores_writes") {
             return Ok(None);
         }
         let Some(mut pieces) = self.movable(state, first, last, fill)? else { return Ok(None) };

@@ -10,7 +10,7 @@
 
 use super::window::{Redirected, Watch};
 use crate::core::{Core, MergeCursor, Ownership, TreeOwner};
-use crate::dead;
+use crate::dead_blocks;
 use crate::format::journal::WriteExtent;
 use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError};
@@ -250,7 +250,7 @@ fn drop_piece(core: &Core, state: &mut State, piece: Extent) {
             space.charge(state.meta.id, -(len as i64));
         }
     } else {
-        dead::add(&mut state.head.dead, core.points.counter(piece.birth), len);
+        dead_blocks::add(&mut state.head.dead, core.points.counter(piece.birth), len);
     }
 }
 
@@ -330,14 +330,14 @@ pub fn apply_write(
                 }
                 match owned(state, &piece) {
                     true => state.head.own -= len as i64,
-                    false => dead::add(&mut state.head.dead, core.points.counter(piece.birth), len),
+                    false => dead_blocks::add(&mut state.head.dead, core.points.counter(piece.birth), len),
                 }
             } else {
                 drop_piece(core, state, piece);
             }
         }
     }
-    for piece in inherited.iter().filter(|_| !core.planted("stays_dead")) {
+    for piece in inherited.iter().filter(|_| !core.planted("revived_block_stays_dead")) {
         core.points.revive(&mut state.head.dead, piece.birth, u64::from(piece.len));
     }
     settle_shortfall(core, state, before);
@@ -380,14 +380,15 @@ pub fn apply_unmap(core: &Core, state: &mut State, start: u64, end: u64, keep_pl
     }
     settle_shortfall(core, state, before);
     if start < end {
-        own_hole(core, state, start)?;
-        own_hole(core, state, end - 1)?;
+        take_over_hole_leaf(core, state, start)?;
+        take_over_hole_leaf(core, state, end - 1)?;
     }
     Ok(())
 }
 
-/// MK2: the leaf that covers a hole is the head's own. Where another leaf of the range went, a neighbour covers what it covered.
-fn own_hole(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
+/// MK2: the head owns the leaf that covers a hole. If another leaf of the range was dropped, its neighbour covers its
+/// keys.
+fn take_over_hole_leaf(core: &Core, state: &mut State, key: u64) -> Result<(), MapError> {
     let Some((leaf, first)) = map::leaf_at(&core.cache, &state.head.tree, key)? else { return Ok(()) };
     if state.ownership.owns(leaf.birth, first.key.checked_add(1)) || planted::is("holes_in_old_leaves") {
         return Ok(());

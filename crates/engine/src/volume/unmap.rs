@@ -20,7 +20,7 @@ use std::task::Poll;
 /// Blocks unmapped by one record: bounds memory and the time that a lock is held.
 const UNMAP_BLOCKS: u64 = 1 << 16;
 /// If metadata is full, it can be fewer, down to this many.
-const LEAST_UNMAPPED: u64 = 1 << 7;
+const MIN_UNMAPPED: u64 = 1 << 7;
 /// The least extents in a leaf of a map after a split.
 const EXTENTS_IN_LEAF: u64 = 64;
 
@@ -57,7 +57,7 @@ impl Volume {
         while at < last {
             match self.unmap_blocks(at, last.min(at + together)).await {
                 // A smaller part takes fewer nodes.
-                Err(Error::NoSpace { .. }) if together > LEAST_UNMAPPED => together /= 8,
+                Err(Error::NoSpace { .. }) if together > MIN_UNMAPPED => together /= 8,
                 // What is being removed gives back metadata, too.
                 Err(Error::NoSpace { .. }) if self.core.space_finder()?.wait_for_space().await? => {}
                 outcome => at = outcome?,
@@ -106,7 +106,7 @@ impl Volume {
                     return Poll::Ready(Err(error));
                 }
                 if state.gates > 0 || state.conflict(first, last, Mode::Exclusive) {
-                    return Self::wait_here(&mut guard, cx);
+                    return Self::wait_for_wake(&mut guard, cx);
                 }
                 if self.core.journal.pressure() == Pressure::Full || self.core.too_dirty() {
                     return Poll::Ready(Ok(None));
@@ -166,8 +166,8 @@ impl Volume {
                         let freed = self.passed_down(&state, first, last)?;
                         apply_unmap(&self.core, &mut state, first, last, keep_place)?;
                         if let Some(freed) = freed {
-                            self.core.discards.ask((self.id, first..last), freed);
-                            self.core.discards_asked();
+                            self.core.discards.queue((self.id, first..last), freed);
+                            self.core.discard_soon();
                         }
                         Ok(())
                     })

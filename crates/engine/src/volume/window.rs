@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub const WINDOW: u64 = 256;
 
 /// Windows that are remembered one by one.
-const MOST_WINDOWS: usize = 1 << 14;
+const MAX_WINDOWS: usize = 1 << 14;
 
 /// Windows with redirected writes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Redirected {
         let mut window = first / WINDOW * WINDOW;
         while window < last && !self.are_more {
             self.windows.insert(window);
-            self.are_more = self.windows.len() > MOST_WINDOWS;
+            self.are_more = self.windows.len() > MAX_WINDOWS;
             window += WINDOW;
         }
         if self.are_more {

@@ -15,7 +15,7 @@ impl Volume {
         if len == 0 {
             return Ok(());
         }
-        let (mut in_vain, mut tries) = (None, 0);
+        let (mut failed_node, mut tries) = (None, 0);
         loop {
             match poll_fn(|cx| self.plan(cx, offset, u64::from(len))).await? {
                 Plan::InPlace { op, segments } => {
@@ -25,7 +25,7 @@ impl Volume {
                     self.state.lock().finish(op);
                     match outcome {
                         Err(error) if error.is_no_room() => {
-                            self.core.lacks_room(error, places);
+                            self.core.note_no_room(error, places);
                             self.no_room(error, &mut tries).await?;
                         }
                         outcome => {
@@ -44,9 +44,9 @@ impl Volume {
                         self.core.grow_ahead();
                     }
                     if plan.wants_fill {
-                        self.want_filling();
+                        self.request_filling();
                     }
-                    match self.carry_out(offset, len, buf.clone(), plan).await {
+                    match self.execute(offset, len, buf.clone(), plan).await {
                         Err(Error::NoRoom(error)) => self.no_room(error, &mut tries).await?,
                         outcome => {
                             if is_news && outcome.is_ok() {
@@ -56,20 +56,14 @@ impl Volume {
                         }
                     }
                 }
-                Plan::Load(node, level) => self.core.load_again(node, level, &mut in_vain).await?,
+                Plan::Load(node, level) => self.core.load_or_retry(node, level, &mut failed_node).await?,
                 other => self.wait_for(other).await?,
             }
         }
     }
 
     /// Carries out the plan, and ends the request. Returns the record's number, if there is a record.
-    pub(super) async fn carry_out(
-        &self,
-        offset: u64,
-        len: u32,
-        buf: Arc<PageBuf>,
-        plan: MapPlan,
-    ) -> Result<Option<Seq>> {
+    pub(super) async fn execute(&self, offset: u64, len: u32, buf: Arc<PageBuf>, plan: MapPlan) -> Result<Option<Seq>> {
         let (op, replaces) = (plan.op, plan.replaces);
         let outcome = self.write_mapped(offset, len, buf, plan).await;
         self.core.meta.lock().write_done();
@@ -94,9 +88,9 @@ impl Volume {
                 Ok(())
             }
             Plan::Admit => {
-                self.core.want_checkpoint();
+                self.core.request_checkpoint();
                 self.core.journal.admit().await?;
-                self.core.dirty_room().await
+                self.core.wait_while_too_dirty().await
             }
             Plan::Space(error) => self.make_space(error).await,
             Plan::InPlace { .. } | Plan::Map(_) | Plan::Load(..) => {

@@ -194,7 +194,8 @@ impl Cache {
                     if whole.0 != block {
                         let all = cache.sectors.range(block * SECTORS..(block + 1) * SECTORS);
                         let numbers: Vec<u64> = all.flat_map(|(_, writes)| writes).map(|write| write.number).collect();
-                        let last = (dice.below(256) < share).then(|| numbers[dice.below(numbers.len() as u64) as usize]);
+                        let last =
+                            (dice.below(256) < share).then(|| numbers[dice.below(numbers.len() as u64) as usize]);
                         whole = (block, last);
                     }
                     whole.1.and_then(|last| versions.iter().rfind(|write| write.number <= last))

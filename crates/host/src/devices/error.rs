@@ -143,7 +143,7 @@ fn older(
     )
 }
 
-fn two_halves(f: &mut fmt::Formatter<'_>, group: &str, [one, other]: &[PathBuf; 2]) -> fmt::Result {
+fn find_split_brain(f: &mut fmt::Formatter<'_>, group: &str, [one, other]: &[PathBuf; 2]) -> fmt::Result {
     write!(
         f,
         "Volume group \"{group}\" cannot be opened: {} and {} went on without each other, and no program can join what was written \
@@ -206,7 +206,7 @@ impl fmt::Display for Error {
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
             Error::Older { group, is_left_behind, newer } => older(f, group, *is_left_behind, newer),
-            Error::TwoHalves { group, paths } => two_halves(f, group, paths),
+            Error::TwoHalves { group, paths } => find_split_brain(f, group, paths),
             Error::Duplicate { uuid, paths } => write!(
                 f,
                 "Physical volume {} is there more than once, at {}; detach the copies.",

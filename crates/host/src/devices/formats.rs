@@ -9,7 +9,7 @@ use crate::helper::{Job, Session, is_late};
 use parking_lot::Mutex;
 use rowen_control::protocol::write_frame;
 use rowen_engine::disk::PageBuf;
-use rowen_engine::format::seen::FormatSeen;
+use rowen_engine::format::features::FormatInfo;
 use rowen_engine::format::superblock::{COPY_OFFSETS, SLOTS};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ struct Seen {
 }
 
 /// The formats of physical volumes, and the devices that did not answer.
-pub type Formats = (Vec<(PathBuf, FormatSeen)>, Vec<PathBuf>);
+pub type Formats = (Vec<(PathBuf, FormatInfo)>, Vec<PathBuf>);
 
 /// Those of all that are found.
 pub fn formats() -> Result<Formats, Error> {
@@ -61,10 +61,10 @@ pub fn formats() -> Result<Formats, Error> {
     Ok((found, Vec::new()))
 }
 
-impl From<Seen> for FormatSeen {
-    fn from(seen: Seen) -> FormatSeen {
+impl From<Seen> for FormatInfo {
+    fn from(seen: Seen) -> FormatInfo {
         let Seen { version, incompatible, compatible, sequence, pv, group, name } = seen;
-        FormatSeen {
+        FormatInfo {
             version,
             incompatible,
             compatible,
@@ -94,13 +94,13 @@ pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The newest of the superblocks.
-fn find(path: &Path) -> Option<FormatSeen> {
+fn find(path: &Path) -> Option<FormatInfo> {
     let device = Plain::open_here(path, OpenMode::ReadOnly).ok()?;
     let places = COPY_OFFSETS.into_iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK_SIZE));
     let read = |at: u64| {
         let mut block = PageBuf::zeroed(BLOCK_SIZE as usize);
         device.read(block.as_mut_slice(), at).ok()?;
-        FormatSeen::of(block.as_slice())
+        FormatInfo::of(block.as_slice())
     };
     places.filter_map(read).max_by_key(|seen| seen.sequence)
 }

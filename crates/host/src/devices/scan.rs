@@ -9,7 +9,7 @@ use crate::export::loopdev::LoopDevice;
 use crate::{paths, planted, witness};
 use rowen_control::names;
 use rowen_control::service::platform::Membership;
-use rowen_engine::group::{PvLabel, PvMembership, two_halves};
+use rowen_engine::group::{PvLabel, PvMembership, find_split_brain};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -422,7 +422,7 @@ impl Scan {
         }
 
         let says = carriers.iter().filter_map(|pv| Some((pv.label()?.pv_uuid, pv.membership()?.out.as_slice())));
-        if let Some(halves) = two_halves(&says.collect::<Vec<_>>()) {
+        if let Some(halves) = find_split_brain(&says.collect::<Vec<_>>()) {
             let path = |uuid| self.holders_of(&uuid).next().map(|pv| pv.path.clone()).unwrap_or_default();
             return Err(Error::TwoHalves { group: name.to_owned(), paths: [path(halves.0), path(halves.1)] });
         }

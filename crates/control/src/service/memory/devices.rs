@@ -41,7 +41,7 @@ impl MemoryDevices {
         }
     }
 
-    /// Who uses a device goes as soon as it was seen, from now on.
+    /// From now on, the user of a device goes as soon as it was seen.
     pub fn let_users_pass(&self) {
         self.passing.store(true, Ordering::SeqCst);
     }

@@ -32,7 +32,7 @@ pub struct MemoryNotes {
     pub programs: Mutex<Vec<Vec<String>>>,
     /// Where the physical volumes are.
     pub members: Mutex<Vec<PathBuf>>,
-    /// Who is in the group.
+    /// The members of the group.
     pub membership: Mutex<Option<Membership>>,
     /// What is being moved.
     pub moving: Mutex<Option<MoveNote>>,
