@@ -36,23 +36,28 @@ struct State {
     used: usize,
     /// What each class uses; one that uses nothing is not here.
     classes: BTreeMap<String, usize>,
-    /// Those who wait for memory, in their order.
-    queue: VecDeque<Arc<Asked>>,
+    /// Who waits for memory, by class and bytes, in their order.
+    queues: BTreeMap<(String, usize), VecDeque<Arc<Asked>>>,
 }
 
 impl State {
+    fn free(&self) -> usize {
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// Whether a class may use so many bytes more (FB2).
+    fn may_class_use(&self, class: &str, bytes: usize, is_first: bool) -> bool {
+        let most = if is_first { FIRST * self.free() } else { self.free() };
+        self.classes.get(class).copied().unwrap_or(0) + bytes <= most || planted::is("one_class")
+    }
+
     /// Whether a volume may use so many bytes more (FB1, FB2).
     fn may_use(&self, share: &Share, bytes: usize) -> bool {
         let mine = share.used.load(Ordering::Relaxed);
         if planted::is("budget_of_each") {
             return mine + bytes <= MAX_OF_A_VOLUME;
         }
-        let free = self.limit.saturating_sub(self.used);
-        let class = self.classes.get(&share.class).copied().unwrap_or(0);
-        let is_first = mine == 0;
-        let of_class = if is_first { FIRST * free } else { free };
-        let is_within = class + bytes <= of_class || planted::is("one_class");
-        mine + bytes <= free.min(MAX_OF_A_VOLUME) && is_within
+        mine + bytes <= self.free().min(MAX_OF_A_VOLUME) && self.may_class_use(&share.class, bytes, mine == 0)
     }
 
     fn give(&mut self, share: &Share, bytes: usize) {
@@ -86,19 +91,26 @@ impl State {
     /// Memory became free: gives it to those who wait. Returns whom to wake.
     fn serve(&mut self) -> Vec<Waker> {
         let mut woken = Vec::new();
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.retain(|asked| {
-            let mut outcome = asked.outcome.lock();
-            let Outcome::Waits(waker) = &mut *outcome else { return false };
-            if !self.may_use(&asked.share, asked.bytes) {
+        let mut queues = std::mem::take(&mut self.queues);
+        queues.retain(|(class, bytes), queue| {
+            // However many of a full pool wait, they delay nobody.
+            if !self.may_class_use(class, *bytes, true) {
                 return true;
             }
-            self.give(&asked.share, asked.bytes);
-            woken.push(waker.clone());
-            *outcome = Outcome::Given;
-            false
+            queue.retain(|asked| {
+                let mut outcome = asked.outcome.lock();
+                let Outcome::Waits(waker) = &mut *outcome else { return false };
+                if !self.may_use(&asked.share, asked.bytes) {
+                    return true;
+                }
+                self.give(&asked.share, asked.bytes);
+                woken.push(waker.clone());
+                *outcome = Outcome::Given;
+                false
+            });
+            !queue.is_empty()
         });
-        self.queue = queue;
+        self.queues = queues;
         woken
     }
 }
@@ -188,8 +200,6 @@ impl Drop for Permit {
 enum Outcome {
     Waits(Waker),
     Given,
-    /// Nobody waits any more.
-    Left,
 }
 
 struct Asked {
@@ -232,7 +242,7 @@ impl Taking {
             bytes: *bytes,
             outcome: Mutex::new(Outcome::Waits(cx.waker().clone())),
         });
-        state.queue.push_back(asked.clone());
+        state.queues.entry((share.class.clone(), *bytes)).or_default().push_back(asked.clone());
         drop(state);
         self.asked = Some(asked);
         Poll::Pending
@@ -242,8 +252,18 @@ impl Taking {
 impl Drop for Taking {
     fn drop(&mut self) {
         let Some(asked) = self.asked.take() else { return };
-        let outcome = std::mem::replace(&mut *asked.outcome.lock(), Outcome::Left);
-        if matches!(outcome, Outcome::Given) {
+        let is_given = {
+            let mut state = self.share.budget.0.lock();
+            let key = (self.share.class.clone(), self.bytes);
+            if let Some(queue) = state.queues.get_mut(&key) {
+                queue.retain(|other| !Arc::ptr_eq(other, &asked));
+                if queue.is_empty() {
+                    state.queues.remove(&key);
+                }
+            }
+            matches!(*asked.outcome.lock(), Outcome::Given)
+        };
+        if is_given {
             self.share.give_back(self.bytes);
         }
     }
