@@ -155,7 +155,7 @@ fn a_filesystem_lives_on_it_and_trims() {
         other => panic!("deactivated while mounted: {other:?}"),
     }
     assert!(node.path.exists());
-    run("umount", &[point.to_str().unwrap()]);
+    common::unmount(&point);
     run("fsck.ext4", &["-fn", device]);
     world.end();
 }
@@ -261,7 +261,7 @@ fn the_device_follows_the_volumes_size_while_it_is_mounted() {
     };
     assert!(at(95).status.success());
     assert!(!at(96).status.success());
-    run("umount", &[point.to_str().unwrap()]);
+    common::unmount(&point);
     world.end();
 }
 
@@ -337,7 +337,7 @@ fn a_mounted_volume_is_renamed_under_its_filesystem() {
     let taken = world.with(|exports| async move { exports.rename("new", "old").await });
     assert!(matches!(taken, Err(Error::Active(_))), "{taken:?}");
     assert_eq!(fs::read(point.join("file")).unwrap(), b"still here");
-    run("umount", &[point.to_str().unwrap()]);
+    common::unmount(&point);
     world.end();
 }
 
@@ -398,8 +398,8 @@ fn a_frozen_filesystem_holds_writes_until_the_guard_goes() {
     assert!(writer.join().unwrap() >= Duration::from_millis(300));
     wait_for("the marker to go", Duration::from_secs(5), || !marker.exists());
     fs::write(point.join("after"), b"x").unwrap();
-    run("umount", &[bind.to_str().unwrap()]);
-    run("umount", &[point.to_str().unwrap()]);
+    common::unmount(&bind);
+    common::unmount(&point);
     world.end();
 }
 

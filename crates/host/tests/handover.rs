@@ -193,7 +193,7 @@ fn a_filesystem_is_whole_after_its_server_was_killed_and_handed_over() {
     std::thread::sleep(SECOND);
     served.replace(libc::SIGUSR1);
     assert!(writer.join().unwrap() > 0);
-    run("umount", &[point.to_str().unwrap()]);
+    common::unmount(&point);
     run("fsck.ext4", &["-fn", device]);
     served.end();
 }

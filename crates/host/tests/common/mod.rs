@@ -171,6 +171,12 @@ pub fn group_name() -> String {
     format!("rowentest{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Unmounts it. A child that another test is just starting may have what is open here for a moment.
+pub fn unmount(point: &Path) {
+    let point = point.to_str().unwrap();
+    wait_for(&format!("{point} to be unmounted"), Duration::from_secs(20), || output("umount", &[point]).status.success());
+}
+
 /// Runs a command that must succeed, and returns what it printed.
 pub fn run(program: &str, args: &[&str]) -> String {
     let output = output(program, args);
