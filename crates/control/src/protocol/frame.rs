@@ -2,6 +2,7 @@
 
 use super::outcome::Outcome;
 use super::request::Request;
+use super::transfer::Part;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -21,7 +22,13 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
 
 /// The same in the compact form, which is shorter and faster to read, but binary.
 pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
-    let frame = vec![0, 0, 0, 0, COMPACT];
+    encode_long(message, 0)
+}
+
+/// The same of a message with so many bytes of data, which are copied only once.
+fn encode_long<T: Serialize>(message: &T, data: usize) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::with_capacity(data.min(FRAME_CAP) + 256);
+    frame.extend([0, 0, 0, 0, COMPACT]);
     seal(postcard::to_extend(message, frame).map_err(io::Error::other)?)
 }
 
@@ -59,7 +66,8 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 /// Writes an answer in the form that suits it.
 pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let frame = match outcome {
-        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) | Outcome::Data(_) => encode_compact(outcome)?,
+        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) => encode_compact(outcome)?,
+        Outcome::Data(bytes) => encode_long(outcome, bytes.0.len())?,
         _ => encode(outcome)?,
     };
     to.write_all(&frame)?;
@@ -69,7 +77,7 @@ pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
 /// Writes a request in the form that suits it.
 pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
     let frame = match request {
-        Request::ReceiveParts { .. } => encode_compact(request)?,
+        Request::ReceiveParts { parts, .. } => encode_long(request, parts.iter().map(Part::len).sum())?,
         _ => encode(request)?,
     };
     to.write_all(&frame)?;
@@ -79,6 +87,12 @@ pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
 /// Writes one frame.
 pub fn write_frame<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     to.write_all(&encode(message)?)?;
+    to.flush()
+}
+
+/// The same in the compact form.
+pub fn write_compact<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    to.write_all(&encode_compact(message)?)?;
     to.flush()
 }
 
