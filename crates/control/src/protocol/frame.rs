@@ -29,7 +29,28 @@ pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
 fn encode_long<T: Serialize>(message: &T, data: usize) -> io::Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(data.min(FRAME_CAP) + 256);
     frame.extend([0, 0, 0, 0, COMPACT]);
-    seal(postcard::to_extend(message, frame).map_err(io::Error::other)?)
+    seal(postcard::serialize_with_flavor(message, Frame(frame)).map_err(io::Error::other)?)
+}
+
+/// A frame that grows. Bytes of data are copied as one piece, and not one by one.
+struct Frame(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Frame {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 /// Writes the length before a frame's body.
