@@ -199,6 +199,9 @@ pub type Follow = Box<dyn FnMut() -> Option<Vec<(String, Vec<u8>)>> + Send>;
 /// Looks at groups from another thread, as [`Backend::survey_groups`] does.
 pub type Surveyor = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
 
+/// Asks a group's server from another thread, as [`Backend::ask`] does.
+pub type Asker = Box<dyn FnMut(Request, News<'_>) -> Answer<Outcome> + Send>;
+
 /// A volume group that is to be created.
 pub struct NewVg<'a> {
     pub name: &'a str,
@@ -214,6 +217,10 @@ pub trait Backend {
     /// One request to the group's server, which is started when none runs. Interim outcomes go to `news`; an error
     /// outcome comes back as [`Trouble::Other`].
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome>;
+    /// A function that asks the group's server from another thread. None: there can be no such thread.
+    fn asker(&mut self, _group: &str) -> Option<Asker> {
+        None
+    }
     /// Whether the group's server runs.
     fn is_running(&mut self, group: &str) -> Answer<bool>;
     /// The state of these groups, or of all. Nothing is started or changed. It takes at most 2 s even if a process or a

@@ -1,8 +1,8 @@
 //! The implementation of [`Backend`] on the real host: its devices and the servers of its groups.
 
 use crate::backend::{
-    Answer, Backend, Consent, Follow, Gathered, Hook, LabelledPv, NewVg, News, Pending, Pipe, Piped, Place, Probe,
-    PvFormat, Said, Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
+    Answer, Asker, Backend, Consent, Follow, Gathered, Hook, LabelledPv, NewVg, News, Pending, Pipe, Piped, Place,
+    Probe, PvFormat, Said, Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
 use crate::failure::exit;
 use crate::gather;
@@ -17,6 +17,7 @@ use rowen_host::programs::Program;
 use rowen_host::{archive, helper, keeper, server, settings};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -109,6 +110,20 @@ fn wait_for_end(group: &str, process: u32) -> Answer<()> {
 }
 
 /// Why a file was not read, in LVM's words if it does not exist.
+/// A text that has a sensible length. A user may name a pipe; below the system directory only files count (H15).
+fn text_at(path: &Path) -> std::io::Result<String> {
+    if path.starts_with(rowen_host::paths::system_dir()) {
+        let text = rowen_host::files::read_text(path, archive::LONGEST)?;
+        return text.ok_or_else(|| std::io::ErrorKind::NotFound.into());
+    }
+    let mut text = String::new();
+    File::open(path)?.take(archive::LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > archive::LONGEST {
+        return Err(std::io::Error::other(format!("it has more than {} bytes", archive::LONGEST)));
+    }
+    Ok(text)
+}
+
 fn unreadable(path: &str, error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => format!("{path}: stat failed: No such file or directory"),
@@ -123,6 +138,22 @@ fn is_alive(process: u32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
+fn ask(group: &str, request: &Request, news: News<'_>) -> Answer<Outcome> {
+    let ends_server = request.traits().ends_server;
+    let mut client = server::ensure_running(group).map_err(refused)?;
+    let may_end_server = ends_server || matches!(request, Request::RemovePv { .. } | Request::RemoveMissing);
+    let process = if may_end_server { server_process(group) } else { None };
+    match client.ask(request, &mut |outcome| news(outcome.clone())) {
+        Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
+        outcome => {
+            if let Some(process) = process.filter(|_| ends_server || matches!(outcome, Outcome::HandsOver)) {
+                wait_for_end(group, process)?;
+            }
+            Ok(outcome)
+        }
+    }
+}
+
 impl Backend for Host {
     fn groups(&mut self) -> Answer<Vec<String>> {
         let mut names: Vec<String> =
@@ -135,19 +166,12 @@ impl Backend for Host {
     }
 
     fn ask(&mut self, group: &str, request: Request, news: News<'_>) -> Answer<Outcome> {
-        let ends_server = request.traits().ends_server;
-        let mut client = server::ensure_running(group).map_err(refused)?;
-        let may_end_server = ends_server || matches!(request, Request::RemovePv { .. } | Request::RemoveMissing);
-        let process = if may_end_server { server_process(group) } else { None };
-        match client.ask(&request, &mut |outcome| news(outcome.clone())) {
-            Outcome::Error { kind, message } => Err(Trouble::Other { kind, message }),
-            outcome => {
-                if let Some(process) = process.filter(|_| ends_server || matches!(outcome, Outcome::HandsOver)) {
-                    wait_for_end(group, process)?;
-                }
-                Ok(outcome)
-            }
-        }
+        ask(group, &request, news)
+    }
+
+    fn asker(&mut self, group: &str) -> Option<Asker> {
+        let group = group.to_owned();
+        Some(Box::new(move |request, news| ask(&group, &request, news)))
     }
 
     fn is_running(&mut self, group: &str) -> Answer<bool> {
@@ -477,13 +501,12 @@ impl Backend for Host {
     }
 
     fn copies(&mut self, group: &str) -> Answer<Vec<String>> {
-        let unreadable =
-            |e| Trouble::other(ErrorKind::Io, format!("{}: read failed: {e}", archive::archive_dir().display()));
-        let mut paths = archive::archived(group).map_err(unreadable)?;
-        let newest = archive::backup_path(group);
-        if newest.exists() {
-            paths.push(newest);
-        }
+        let unreadable = |directory: PathBuf| {
+            move |e| Trouble::other(ErrorKind::Io, format!("{}: read failed: {e}", directory.display()))
+        };
+        // By this it is known which of the two cannot be read.
+        archive::archived(group).map_err(unreadable(archive::archive_dir()))?;
+        let paths = archive::copies(group).map_err(unreadable(archive::backup_dir()))?;
         Ok(paths.iter().map(|path| path.display().to_string()).collect())
     }
 
@@ -497,7 +520,7 @@ impl Backend for Host {
     }
 
     fn read_text(&mut self, path: &str) -> Answer<String> {
-        std::fs::read_to_string(path).map_err(|e| Trouble::other(ErrorKind::NotFound, unreadable(path, &e)))
+        text_at(Path::new(path)).map_err(|e| Trouble::other(ErrorKind::NotFound, unreadable(path, &e)))
     }
 
     fn udev_properties(&mut self, path: &str) -> Vec<(&'static str, String)> {

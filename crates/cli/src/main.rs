@@ -3,6 +3,7 @@
 //! it sends requests to the group's server, and the host crate handles devices.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod backend;
 mod command;
 mod commands;

@@ -108,6 +108,14 @@ pub fn no_volume(group: &str, name: &str) -> String {
     format!("Failed to find logical volume \"{group}/{name}\"")
 }
 
+fn show(console: &mut Console<'_>, outcome: Outcome) {
+    match outcome {
+        Outcome::Progress { done, total, what } => console.progress(done, total, &what),
+        Outcome::Notice { message } => console.notice(message),
+        _ => {}
+    }
+}
+
 impl Session<'_> {
     /// Sends a request to a group's server. Notices go to standard error.
     pub fn ask(&mut self, group: &str, request: Request) -> Answer<Outcome> {
@@ -118,11 +126,12 @@ impl Session<'_> {
             Err(_) => return Err(Trouble::other(ErrorKind::NotFound, paths::bad_group(group))),
         }
         let console = &mut self.console;
-        self.backend.ask(group, request, &mut |outcome| match outcome {
-            Outcome::Progress { done, total, what } => console.progress(done, total, &what),
-            Outcome::Notice { message } => console.notice(message),
-            _ => {}
-        })
+        self.backend.ask(group, request, &mut |outcome| show(console, outcome))
+    }
+
+    /// Shows what a server says before its answer.
+    pub fn show(&mut self, outcome: Outcome) {
+        show(&mut self.console, outcome);
     }
 
     /// Requests a change, unless this is a test.

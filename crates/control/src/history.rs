@@ -252,7 +252,7 @@ fn understand<L: Line>(line: &[u8]) -> Option<L> {
 }
 
 /// The history of one group, as in its files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Kept {
     /// The group's identifier, as LVM writes it.
     pub uuid: String,

@@ -10,7 +10,7 @@
 //!   One helper writes at a time.
 
 use crate::helper::{self, Job};
-use crate::{paths, planted};
+use crate::{files, paths, planted};
 use rowen_control::metadata::Document;
 use rowen_control::names;
 use rowen_control::settings::Settings;
@@ -25,6 +25,9 @@ use std::time::{Duration, SystemTime};
 pub const MAX_FILES: usize = 100;
 /// Their bytes, at most, where there are more files than `retain_min`.
 pub const MAX_BYTES: u64 = 32 << 20;
+
+/// A longer one is no copy.
+pub const LONGEST: u64 = 32 << 20;
 
 /// Modes of files: only this user can read and write it; or all can read it, and only this user can write it.
 const PRIVATE: u32 = 0o600;
@@ -101,8 +104,8 @@ fn still(is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
 
 /// Whether the newest copy describes the same state. False if there is no copy, or if it is not a text.
 fn says_the_same(group: &str, text: &str) -> bool {
-    let newest = fs::read_to_string(backup_path(group));
-    newest.is_ok_and(|newest| Document::substance(&newest) == Document::substance(text))
+    let newest = newest(group).ok().flatten();
+    newest.is_some_and(|newest| Document::substance(&newest) == Document::substance(text))
 }
 
 /// The directory of the newest copies.
@@ -120,13 +123,23 @@ pub fn backup_path(group: &str) -> PathBuf {
     backup_dir().join(group)
 }
 
+fn newest(group: &str) -> io::Result<Option<String>> {
+    files::read_text(&backup_path(group), LONGEST)
+}
+
 /// The group whose newest copy names a physical volume by this identifier, as LVM writes it. A group that was removed has none.
 pub fn group_with(pv: &str) -> Option<String> {
-    let entries = fs::read_dir(backup_dir()).into_iter().flatten().flatten();
     let quoted = format!("\"{pv}\"");
-    let names_it = |name: &String| fs::read_to_string(backup_path(name)).is_ok_and(|text| text.contains(&quoted));
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| names::check_form(name).is_ok()).find(names_it)
+    let names = files::names(&backup_dir()).ok()?.into_iter().filter_map(|name| name.into_string().ok());
+    for name in names.filter(|name| names::check_form(name).is_ok()) {
+        match newest(&name) {
+            Ok(Some(text)) if text.contains(&quoted) => return Some(name),
+            // The next one would be waited for as long.
+            Err(e) if helper::is_late(&e) => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The older copies, oldest first.
@@ -134,19 +147,19 @@ pub fn archived(group: &str) -> io::Result<Vec<PathBuf>> {
     Ok(numbered(group)?.into_iter().map(|(_, path)| path).collect())
 }
 
+/// All copies, the newest last.
+pub fn copies(group: &str) -> io::Result<Vec<PathBuf>> {
+    let mut paths = archived(group)?;
+    let is_newest = |name: &std::ffi::OsString| name == group;
+    paths.extend(files::names(&backup_dir())?.iter().any(is_newest).then(|| backup_path(group)));
+    Ok(paths)
+}
+
 /// The older copies with their numbers, in order.
 fn numbered(group: &str) -> io::Result<Vec<(u64, PathBuf)>> {
-    let entries = match fs::read_dir(archive_dir()) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if let Some(number) = entry.file_name().to_str().and_then(|name| number_of(name, group)) {
-            found.push((number, entry.path()));
-        }
-    }
+    let names = files::names(&archive_dir())?.into_iter().filter_map(|name| name.into_string().ok());
+    let numbers = names.filter_map(|name| Some((number_of(&name, group)?, archive_dir().join(name))));
+    let mut found: Vec<(u64, PathBuf)> = numbers.collect();
     found.sort();
     Ok(found)
 }
@@ -161,7 +174,12 @@ fn number_of(name: &str, group: &str) -> Option<u64> {
 
 /// Keeps `text` as the newest copy, and what was the newest in the archive.
 pub fn keep(group: &str, text: &str, retention: Retention) -> io::Result<()> {
-    keep_if(group, text, retention, &|| true)
+    if files::is_near(&backup_dir()) && files::is_near(&archive_dir()) {
+        return keep_if(group, text, retention, &|| true);
+    }
+    files::refuse_if_many_hang()?;
+    let work = Work::Keep { group: group.to_owned(), text: text.to_owned(), unless_same: false, retention };
+    ask(work, files::limit()).map(drop).map_err(files::late)
 }
 
 fn keep_if(group: &str, text: &str, retention: Retention, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {

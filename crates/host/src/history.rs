@@ -8,9 +8,10 @@
 //! * HS4 A file is opened only if it is a regular file of this user, and not a link: foreign files are neither written
 //!   nor read, and never waited for.
 
-use crate::helper::{self, Job, has_name};
-use crate::{paths, planted};
+use crate::helper::{self, Job, Session, has_name};
+use crate::{files, paths, planted};
 use rowen_control::history::{Book, Kept};
+use rowen_control::protocol::write_compact;
 use rowen_control::uuids::{lvm_text, parse_lvm_text};
 use rowen_engine::units::Uuid;
 use rustix::fs::OFlags;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -186,9 +188,35 @@ fn forget_oldest() {
     }
 }
 
-/// The history of all groups. It changes nothing and waits for nothing.
+/// The history of all groups. It changes nothing, and waits for a limited time (H15).
 pub fn read() -> Vec<Kept> {
-    groups().into_keys().map(kept).collect()
+    if files::is_near(&dir()) {
+        return groups().into_keys().map(kept).collect();
+    }
+    let mut found = Vec::new();
+    if let Err(e) = ask_for_all(&mut found) {
+        let trouble = format!("{}: read failed: {}", dir().display(), files::late(e));
+        found.push(Kept { troubles: vec![trouble], ..Kept::default() });
+    }
+    found
+}
+
+fn ask_for_all(found: &mut Vec<Kept>) -> io::Result<()> {
+    files::refuse_if_many_hang()?;
+    let mut session = Session::start(Job::History)?;
+    while let Some(kept) = session.receive(files::limit())? {
+        found.push(kept);
+    }
+    session.end();
+    Ok(())
+}
+
+/// In a helper: passes the history of each group, and then nothing.
+pub(crate) fn answer(mut socket: &UnixStream) -> io::Result<()> {
+    for kept in groups().into_keys().map(kept) {
+        write_compact(&mut socket, &Some(kept))?;
+    }
+    write_compact(&mut socket, &None::<Kept>)
 }
 
 fn kept(uuid: String) -> Kept {
@@ -272,6 +300,9 @@ impl Follower {
     /// All from their ends on.
     pub fn begin() -> Follower {
         let mut follower = Follower::default();
+        if !answers() {
+            return follower;
+        }
         for uuid in groups().into_keys() {
             let file = open_there(&event_path(&uuid), &mut follower.troubles);
             let at = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
@@ -283,6 +314,9 @@ impl Follower {
     /// The complete lines since the last call, for each group that has some.
     pub fn poll(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut news = Vec::new();
+        if !answers() {
+            return news;
+        }
         for uuid in groups().into_keys() {
             let followed = self.files.entry(uuid.clone()).or_default();
             let lines = followed.poll(&event_path(&uuid), &mut self.troubles);
@@ -292,6 +326,11 @@ impl Follower {
         }
         news
     }
+}
+
+/// Whether the directory can be read now (H15).
+fn answers() -> bool {
+    files::is_near(&dir()) || files::names(&dir()).is_ok()
 }
 
 fn event_path(uuid: &str) -> PathBuf {

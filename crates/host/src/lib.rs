@@ -4,6 +4,7 @@ pub mod archive;
 pub mod devices;
 pub mod disks;
 pub mod export;
+pub mod files;
 pub mod handed_over;
 pub mod harden;
 pub mod helper;

@@ -51,9 +51,19 @@ fn uptime() -> u64 {
     text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
+/// A helper is started as /proc/self/exe, which gives it this name.
+const HELPER: &str = "exe";
+/// A helper of this age in seconds hangs.
+const OLD: u64 = 10;
+
+/// How many helpers hang in the kernel.
+pub fn stuck_helpers() -> usize {
+    stuck(HELPER, OLD)
+}
+
 /// How many processes of this name, and at least so old, wait in the kernel, where nothing ends them. Those of other users do not
 /// count, nor those of other run directories.
-pub fn stuck(name: &str, age: u64) -> usize {
+fn stuck(name: &str, age: u64) -> usize {
     let user = rustix::process::geteuid().as_raw();
     let born_before = uptime().saturating_sub(age);
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,5 +1,6 @@
 //! Small files in a group's run directory. They outlive servers, but not a boot.
 
+use crate::files;
 use rowen_control::protocol::{read_frame, write_frame};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +17,7 @@ pub(crate) fn write<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
 
 /// Reads it; none if there is no file.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match File::open(path) {
+    match files::open_here(path, File::options().read(true)) {
         Ok(mut file) => read_frame(&mut file),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),

@@ -8,17 +8,16 @@
 //!   a limited time. Then it has the settings of the server before it, and takes those of the files when they come.
 
 use crate::helper::{Job, Session};
-use crate::{archive, paths, planted, run_file};
+use crate::{archive, files, paths, planted, run_file};
 use rowen_control::lists;
 use rowen_control::settings::{self, Loaded};
 use rowen_control::syntax::Error;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The size limit of a file of settings.
-const LONGEST: usize = 1 << 20;
+const LONGEST: u64 = 1 << 20;
 
 /// Where Rowen's own file is.
 pub fn path() -> PathBuf {
@@ -68,6 +67,7 @@ impl Asked {
     /// What the helper has read, if it comes within this time.
     pub fn end(self, limit: Duration) -> Result<Loaded, Unread> {
         if planted::is("settings_in_server") {
+            planted::reached()("settings");
             return load().map_err(|why| Unread { why, may_come: false });
         }
         let received = self.0.and_then(|mut session| session.receive::<Result<Loaded, String>>(limit));
@@ -103,11 +103,10 @@ pub(crate) fn kept(group: &str) -> Option<Loaded> {
 fn read<T>(path: &Path, understand: impl FnOnce(&str) -> Result<T, Error>) -> Result<Option<T>, String> {
     let shown = path.display();
     let refused = |why: String| format!("{why}\nFailed to load config file {shown}");
-    let text = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let text = match files::read(path, LONGEST) {
+        Ok(None) => return Ok(None),
         Err(e) => return Err(refused(format!("{shown}: read failed: {e}"))),
-        Ok(bytes) if bytes.len() > LONGEST => return Err(refused(format!("{shown}: the file is too long"))),
-        Ok(bytes) => {
+        Ok(Some(bytes)) => {
             String::from_utf8(bytes).map_err(|_| refused(format!("Parse error in {shown}: it is not text in UTF-8")))?
         }
     };

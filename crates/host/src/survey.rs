@@ -28,10 +28,6 @@ const LIMIT: Duration = Duration::from_millis(1400);
 const GRACE: Duration = Duration::from_millis(200);
 /// If this many earlier helpers hang in the kernel, no more are started.
 const STUCK: usize = 4;
-/// A helper is started as /proc/self/exe, which gives it this name.
-const HELPER: &str = "exe";
-/// A helper of this age in seconds hangs.
-const OLD: u64 = 10;
 
 enum Word {
     Group(Box<Seen>),
@@ -311,7 +307,7 @@ fn converse(group: &str, command: &str, requests: &[Request], limit: Duration) -
 
 fn read_devices(deadline: Instant) -> Devices {
     // A helper waits for a dead device for ever. A monitor that asks each minute must not add a process each time.
-    let stuck = processes::stuck(HELPER, OLD);
+    let stuck = processes::stuck_helpers();
     if stuck >= STUCK {
         return Err(format!("{stuck} earlier reads of devices still hang in the kernel"));
     }

@@ -13,7 +13,7 @@
 //! Servers leave reading and writing to helpers, because the file may be on a volume of the group (H1).
 
 use crate::helper::{self, Job};
-use crate::{archive, paths, planted};
+use crate::{archive, files, paths, planted};
 use rowen_control::service::platform::Membership;
 use rowen_control::uuids::{lvm_text, parse_lvm_text};
 use rowen_engine::group::PvMembership;
@@ -21,7 +21,7 @@ use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -70,9 +70,14 @@ pub fn path(group: Uuid) -> PathBuf {
 
 /// The members of this group as they were last seen. None: they were never seen, or the file cannot be read.
 pub fn read(group: Uuid) -> Option<Membership> {
-    let mut text = String::new();
-    File::open(path(group)).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
-    parse(group, &text).filter(|_| !planted::is("witness_unread"))
+    look(group).ok().flatten()
+}
+
+/// The same; an error where the file cannot be read.
+pub(crate) fn look(group: Uuid) -> io::Result<Option<Membership>> {
+    let text = files::read_text(&path(group), LONGEST)?;
+    let seen = text.and_then(|text| parse(group, &text));
+    Ok(seen.filter(|_| !planted::is("witness_unread")))
 }
 
 /// Writes down who is in the group (NW1).

@@ -206,13 +206,14 @@ pub struct Place {
     pub frame: u64,
 }
 
-/// The header of a frame with this body.
-pub(crate) fn header(place: Place, kind: u16, flags: u16, body: &[u8]) -> [u8; HEADER] {
+/// The header of a frame with this body, which comes in two parts.
+pub(crate) fn header(place: Place, kind: u16, flags: u16, body: [&[u8]; 2]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..4].copy_from_slice(&MAGIC);
     header[4..6].copy_from_slice(&kind.to_le_bytes());
     header[6..8].copy_from_slice(&flags.to_le_bytes());
-    header[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    let len = body[0].len() + body[1].len();
+    header[8..12].copy_from_slice(&(len as u32).to_le_bytes());
     let crc = checksum(place, &header[..12], body);
     header[12..].copy_from_slice(&crc.to_le_bytes());
     header
@@ -220,17 +221,18 @@ pub(crate) fn header(place: Place, kind: u16, flags: u16, body: &[u8]) -> [u8; H
 
 /// A whole frame, with its checksum.
 pub fn sealed(place: Place, kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    [&header(place, kind, flags, body)[..], body].concat()
+    [&header(place, kind, flags, [body, &[]])[..], body].concat()
 }
 
 /// CRC-32C of a frame: its place, the header before it, and the body.
-pub(crate) fn checksum(place: Place, header: &[u8], body: &[u8]) -> u32 {
+pub(crate) fn checksum(place: Place, header: &[u8], body: [&[u8]; 2]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     if !planted::is("frames_without_place") {
         digest.update(&place.stream);
         digest.update(&place.frame.to_le_bytes());
     }
     digest.update(header);
-    digest.update(body);
+    digest.update(body[0]);
+    digest.update(body[1]);
     digest.finalize() as u32
 }

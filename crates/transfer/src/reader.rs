@@ -91,7 +91,7 @@ impl<R: Read> StreamReader<R> {
         }
         let frame = self.frame()?;
         match frame.kind {
-            DATA => self.data(&frame.body),
+            DATA => self.data(frame.body),
             ZERO => self.zeros(&frame.body),
             MARK => self.mark(&frame),
             END => {
@@ -139,8 +139,8 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    fn data(&mut self, body: &[u8]) -> Result<Event, StreamError> {
-        let mut body = In::new(body);
+    fn data(&mut self, mut frame: Vec<u8>) -> Result<Event, StreamError> {
+        let mut body = In::new(&frame);
         let volume = body.u32()?;
         let (codec, reserved) = (body.u8()?, body.u8()?);
         let count = usize::from(body.u16()?);
@@ -163,7 +163,12 @@ impl<R: Read> StreamReader<R> {
         self.data_blocks += blocks;
         let written = body.rest();
         let bytes = match codec {
-            PLAIN => written.to_vec(),
+            PLAIN => {
+                // The frame itself, without what is before the data: nothing new is allocated.
+                let before = frame.len() - written.len();
+                frame.drain(..before);
+                frame
+            }
             ZSTD => zstd::bulk::decompress(written, len)
                 .map_err(|_| StreamError::Malformed("compressed data is damaged"))?,
             _ => {
@@ -239,7 +244,7 @@ impl<R: Read> StreamReader<R> {
             }
             self.at += len as u64;
             let crc = u32::from_le_bytes([c0, c1, c2, c3]);
-            if checksum(place, &header[..12], &body) != crc && !planted::is("checksum_not_compared") {
+            if checksum(place, &header[..12], [&body, &[]]) != crc && !planted::is("checksum_not_compared") {
                 return Err(StreamError::Damaged { frame, byte: at });
             }
             let before = matches!(kind, MARK | END).then(|| self.hasher.finalize());

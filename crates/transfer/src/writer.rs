@@ -49,10 +49,10 @@ impl<W: Write> StreamWriter<W> {
             next_mark: FIRST_MARK,
             points: volumes.iter().map(points_of).collect(),
         };
-        writer.frame(HEAD, &head.encode())?;
+        writer.frame(HEAD, [&head.encode(), &[]])?;
         writer.place.stream = head.stream;
         for (number, volume) in (0..).zip(volumes) {
-            writer.frame(VOLUME, &volume.encode(number))?;
+            writer.frame(VOLUME, [&volume.encode(number), &[]])?;
         }
         Ok(writer)
     }
@@ -65,7 +65,7 @@ impl<W: Write> StreamWriter<W> {
             Some(compressor) => Some(compressor.compress(bytes)?).filter(|packed| packed.len() < bytes.len()),
             None => None,
         };
-        let mut out = Out(Vec::with_capacity(bytes.len() + 4096));
+        let mut out = Out(Vec::with_capacity(16 + 12 * ranges.len()));
         out.u32(volume);
         out.u8(if packed.is_some() { ZSTD } else { PLAIN });
         out.u8(0);
@@ -76,9 +76,8 @@ impl<W: Write> StreamWriter<W> {
             out.u64(range.start);
             out.u32(range.blocks);
         }
-        out.bytes(packed.as_deref().unwrap_or(bytes));
         self.data_blocks += blocks;
-        self.frame(DATA, &out.0)?;
+        self.frame(DATA, [&out.0, packed.as_deref().unwrap_or(bytes)])?;
         self.since_mark += bytes.len() as u64;
         let last = ranges.last().map_or(0, |range| range.start + u64::from(range.blocks));
         self.mark_in_time(volume, last)
@@ -91,7 +90,7 @@ impl<W: Write> StreamWriter<W> {
         out.u64(start);
         out.u64(blocks);
         self.zero_blocks += blocks;
-        self.frame(ZERO, &out.0)?;
+        self.frame(ZERO, [&out.0, &[]])?;
         self.since_mark += ZEROS;
         self.mark_in_time(volume, start + blocks)
     }
@@ -114,7 +113,7 @@ impl<W: Write> StreamWriter<W> {
         out.bytes(&point);
         out.bytes(self.hasher.finalize().as_bytes());
         self.since_mark = 0;
-        self.frame(MARK, &out.0)
+        self.frame(MARK, [&out.0, &[]])
     }
 
     /// Where it is written to.
@@ -129,17 +128,18 @@ impl<W: Write> StreamWriter<W> {
         out.u64(self.zero_blocks);
         out.u64(self.place.frame);
         out.bytes(self.hasher.finalize().as_bytes());
-        self.frame(END, &out.0)?;
+        self.frame(END, [&out.0, &[]])?;
         self.to.flush()?;
         Ok(self.to)
     }
 
-    fn frame(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+    /// Writes a frame whose body comes in two parts: what is sent is copied as rarely as possible.
+    fn frame(&mut self, kind: u16, body: [&[u8]; 2]) -> io::Result<()> {
         let header = header(self.place, kind, 0, body);
-        self.to.write_all(&header)?;
-        self.to.write_all(body)?;
-        self.hasher.update(&header);
-        self.hasher.update(body);
+        for part in [&header[..], body[0], body[1]] {
+            self.to.write_all(part)?;
+            self.hasher.update(part);
+        }
         self.place.frame += 1;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::report::plain;
 use crate::session::{Session, no_volume};
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{BookmarkReport, GroupReport, HexUuid, Request};
@@ -51,29 +52,26 @@ fn list(session: &mut Session<'_>, args: &Args) -> Result {
         Some(Target::Group(group)) => session.report(&group)?,
         _ => return Err(Failure::usage(format!("\"{word}\" is no volume group."))),
     };
-    let lines = report.bookmarks.iter().map(|bookmark| {
-        let (of, point) = (origin(&report, bookmark), lvm_text(bookmark.point_uuid.0));
-        let made = rowen_control::time::long(bookmark.created);
-        if args.has(Opt::Json) {
-            return json!({
-                "name": bookmark.name, "volume": of, "point_uuid": point, "made": bookmark.created,
-                "ended": bookmark.has_ended,
-            })
-            .to_string();
-        }
-        let ended = if bookmark.has_ended { " (ended)" } else { "" };
-        format!("  {:<20} {:<20} {made:<26} {point}{ended}", bookmark.name, of.unwrap_or("-"))
-    });
-    let lines: Vec<String> = lines.collect();
+    let point = |bookmark: &BookmarkReport| lvm_text(bookmark.point_uuid.0);
     if args.has(Opt::Json) {
-        session.console.raw_out(&format!("{{\"bookmarks\":[{}]}}\n", lines.join(",\n")));
+        let told = report.bookmarks.iter().map(|bookmark| {
+            json!({
+                "name": bookmark.name, "volume": origin(&report, bookmark), "point_uuid": point(bookmark),
+                "made": bookmark.created, "ended": bookmark.has_ended,
+            })
+            .to_string()
+        });
+        let told: Vec<String> = told.collect();
+        session.console.raw_out(&format!("{{\"bookmarks\":[{}]}}\n", told.join(",\n")));
         return Ok(());
     }
-    if !lines.is_empty() {
-        let head = format!("{:<20} {:<20} {:<26}", "BOOKMARK", "LV", "MADE");
-        session.console.raw_out(&format!("  {head} POINT UUID\n"));
-    }
-    lines.iter().for_each(|line| session.console.raw_out(&format!("{line}\n")));
+    let rows = report.bookmarks.iter().map(|bookmark| {
+        let (of, made) = (origin(&report, bookmark).unwrap_or("-"), rowen_control::time::long(bookmark.created));
+        let ended = if bookmark.has_ended { " (ended)" } else { "" };
+        [bookmark.name.clone(), of.to_owned(), made, format!("{}{ended}", point(bookmark))]
+    });
+    let rows: Vec<[String; 4]> = rows.collect();
+    session.console.raw_out(&plain::table(["BOOKMARK", "LV", "MADE", "POINT UUID"], &rows));
     Ok(())
 }
 

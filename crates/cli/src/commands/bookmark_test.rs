@@ -90,7 +90,12 @@ fn a_group_is_sent_from_bookmarks() {
 #[test]
 fn bookmarks_are_shown_and_are_no_volumes() {
     let mut world = world();
-    told(&mut world, "rowen bookmark --list vg0", 0, "mon                  db");
+    told(
+        &mut world,
+        "rowen bookmark --list vg0",
+        0,
+        "BOOKMARK LV MADE                      POINT UUID\n  mon      db 2026-",
+    );
     told(&mut world, "rowen bookmark --list --json vg0", 0, "\"name\":\"mon\"");
     told(&mut world, "lvs --noheadings -o bookmarks vg0/db", 0, "mon");
     for line in ["lvs -a vg0", "rowen tree vg0", "lvdisplay vg0"] {

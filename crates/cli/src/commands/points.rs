@@ -4,6 +4,7 @@ use crate::commands::receiving::{token_of, unfinished};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::report::plain;
 use crate::session::{Session, no_volume};
 use rowen_control::paths::{self, Target};
 use rowen_control::points::{Point, Points};
@@ -28,22 +29,18 @@ pub fn points(session: &mut Session<'_>, args: &Args) -> Result {
     }
     if found.points.is_empty() {
         session.console.say(format!("Logical volume {group}/{volume} has no snapshot that could be sent."));
-    } else {
-        session.console.raw_out(&format!("  {:<28} {:<26} {:<38} HELD BY\n", "POINT", "MADE", "POINT UUID"));
     }
-    for point in &found.points {
-        let line = line_of(&found, point);
-        session.console.raw_out(&format!("{line}\n"));
-    }
+    let rows: Vec<[String; 4]> = found.points.iter().map(|point| row_of(&found, point)).collect();
+    session.console.raw_out(&plain::table(["POINT", "MADE", "POINT UUID", "HELD BY"], &rows));
     Ok(())
 }
 
-fn line_of(found: &Points, point: &Point) -> String {
+fn row_of(found: &Points, point: &Point) -> [String; 4] {
     let kind = if point.is_bookmark { " (bookmark)" } else { "" };
     let now = if found.point_uuid.as_ref() == Some(&point.point_uuid) { " (unchanged since)" } else { "" };
     let name = format!("{}{kind}{now}", point.name);
     let made = rowen_control::time::long(point.made);
-    format!("  {name:<28} {made:<26} {:<38} {}", point.point_uuid, point.holds.join(",")).trim_end().to_owned()
+    [name, made, point.point_uuid.clone(), point.holds.join(",")]
 }
 
 /// What a volume of this host has.

@@ -1,5 +1,6 @@
 //! Reads a stream that `rowen send` wrote, and makes a volume of it, or brings a volume to the state that was sent.
 
+use crate::ahead::Ahead;
 use crate::backend::Trouble;
 use crate::commands::meter::Meter;
 use crate::commands::restricted::{self, Asked};
@@ -23,6 +24,9 @@ use std::io::Read;
 /// How often what was received is made visible, if servers end meanwhile.
 const ATTEMPTS: usize = 4;
 
+/// Requests with data that are under way at a time, of [`MOST_BLOCKS`] each.
+const AT_ONCE: usize = 2;
+
 /// Volumes that are being received.
 struct Incoming {
     group: String,
@@ -32,6 +36,7 @@ struct Incoming {
     from_frames: u64,
     parts: Vec<Part>,
     waiting_blocks: u64,
+    ahead: Ahead,
     done: u64,
     meter: Meter,
 }
@@ -91,6 +96,7 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
     let changed = volumes.iter().map(|volume| volume.changed).sum::<Option<u64>>();
     let mut incoming = Incoming {
         meter: Meter::new(format!("receiving {targets}"), changed.unwrap_or(0)),
+        ahead: Ahead::new(session, &group, AT_ONCE),
         group,
         targets,
         by: Attempt { stream: wanted.stream, attempt: wanted.attempt },
@@ -100,7 +106,7 @@ fn carry_out(session: &mut Session<'_>, args: &Args) -> Result {
         done: 0,
     };
     let end = incoming.take_all(session, &mut reader)?;
-    incoming.send_waiting(session)?;
+    incoming.settle(session)?;
     incoming.publish(session, &wanted)?;
     tell(session, args, &incoming.group, &wanted, end);
     wanted.volumes.iter().try_for_each(|one| received_for(session, args, &incoming.group, &one.snapshot))
@@ -276,7 +282,7 @@ impl Incoming {
                     }
                 }
                 Event::Mark(place) => {
-                    self.send_waiting(session)?;
+                    self.settle(session)?;
                     let (by, frames, mark) = (self.by, reader.frames(), mark_of(place));
                     session.ask(&self.group, Request::ReceiveMark { by, frames, mark })?;
                 }
@@ -301,8 +307,20 @@ impl Incoming {
         }
         let parts = std::mem::take(&mut self.parts);
         self.waiting_blocks = 0;
-        session.ask(&self.group, Request::ReceiveParts { by: self.by, parts })?;
+        self.ahead.give(Request::ReceiveParts { by: self.by, parts })?;
+        while self.ahead.is_full() {
+            self.ahead.take(session)?;
+        }
         self.meter.show(session, self.done);
+        Ok(())
+    }
+
+    /// Sends what waits, until the server has written all of it.
+    fn settle(&mut self, session: &mut Session<'_>) -> Result {
+        self.send_waiting(session)?;
+        while !self.ahead.is_empty() {
+            self.ahead.take(session)?;
+        }
         Ok(())
     }
 

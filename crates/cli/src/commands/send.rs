@@ -8,6 +8,7 @@
 //! * SD2 What a stream needs is held from before its first frame until all of it is written; of a stream that is cut after its first mark,
 //!   for a week. So nobody removes what its rest is made of.
 
+use crate::ahead::Ahead;
 use crate::commands::holds::Sent;
 use crate::commands::meter::Meter;
 use crate::commands::sources::{self, Chosen, Point};
@@ -23,10 +24,17 @@ use rowen_engine::group::is_bookmark;
 use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
 use rowen_transfer::{Base, Head, MAX_DATA, MAX_RANGES, Range, StreamWriter, Volume};
+use std::collections::VecDeque;
 use std::io;
 
 /// Blocks of a frame, at most.
 const FRAME_BLOCKS: u64 = MAX_DATA as u64 / BLOCK_SIZE;
+
+/// Requests for data that are under way at a time, of [`MOST_BLOCKS`] each.
+const AT_ONCE: usize = 3;
+
+/// Ranges of zeros wait behind data that is being read, but not more.
+const MOST_NEXT: usize = 4096;
 
 /// There is no mark before so many blocks.
 const FIRST_MARK: u64 = (512 << 10) / BLOCK_SIZE;
@@ -53,8 +61,17 @@ struct Sending<'a> {
     /// Ranges of data that are not read yet.
     waiting: Vec<Range>,
     waiting_blocks: u64,
+    /// What is under way, in its order: data that is being read, and zeros.
+    under_way: VecDeque<Next>,
+    ahead: Ahead,
     sent: u64,
     meter: Meter,
+}
+
+/// What comes next in the stream.
+enum Next {
+    Data(Vec<Range>),
+    Zeros { start: u64, blocks: u64 },
 }
 
 pub fn send(session: &mut Session<'_>, args: &Args) -> Result {
@@ -141,20 +158,19 @@ fn page(
     };
     let certified = old.zip(page.old).into_iter().chain([(new, page.new)]);
     for (point, side) in certified.filter(|_| !planted::is("pages_not_certified")) {
-        read(session, group, (point, side), Vec::new())?;
+        let outcome = session.ask(group, read((point, side), Vec::new()))?;
+        bytes_of(group, outcome)?;
     }
     Ok(page)
 }
 
-/// Bytes of a point. Of no ranges: whether the volume is at it, with this head.
-fn read(
-    session: &mut Session<'_>,
-    group: &str,
-    (of, side): (&Point, DiffSide),
-    ranges: Vec<BlockRange>,
-) -> Result<Vec<u8>> {
-    let request = Request::ReadPoint { name: of.name.clone(), point: of.point, side, ranges };
-    match session.ask(group, request)? {
+/// Asks for bytes of a point. Of no ranges: whether the volume is at it, with this head.
+fn read((of, side): (&Point, DiffSide), ranges: Vec<BlockRange>) -> Request {
+    Request::ReadPoint { name: of.name.clone(), point: of.point, side, ranges }
+}
+
+fn bytes_of(group: &str, outcome: Outcome) -> Result<Vec<u8>> {
+    match outcome {
         Outcome::Data(bytes) => Ok(bytes.0),
         other => Err(unexpected(group, &other)),
     }
@@ -180,11 +196,24 @@ impl Sending<'_> {
         let mut sent = 0;
         for (number, member) in (0..).zip(members).skip(from.0 as usize) {
             let meter = Meter::new(format!("sending {group}/{}", member.new.name), changed);
-            let (group, waiting) = (group.to_owned(), Vec::new());
-            let given = &mut *given;
-            let mut sending = Sending { given, group, member, number, writer, waiting, waiting_blocks: 0, sent, meter };
+            let mut sending = Sending {
+                given: &mut *given,
+                group: group.to_owned(),
+                member,
+                number,
+                writer,
+                waiting: Vec::new(),
+                waiting_blocks: 0,
+                under_way: VecDeque::new(),
+                ahead: Ahead::new(session, group, AT_ONCE),
+                sent,
+                meter,
+            };
             sending.pages(session, if number == from.0 { from.1 } else { 0 })?;
             sending.read_waiting(session)?;
+            while !sending.under_way.is_empty() {
+                sending.write_next(session)?;
+            }
             if number + 1 < count {
                 let blocks = sending.member.sides.1.blocks;
                 sending.writer.mark(number, blocks).map_err(lost)?;
@@ -222,8 +251,12 @@ impl Sending<'_> {
                 return Ok(());
             }
             self.read_waiting(session)?;
-            self.writer.zeros(self.number, range.start_block, range.blocks).map_err(lost)?;
-            return self.put(session);
+            self.under_way.push_back(Next::Zeros { start: range.start_block, blocks: range.blocks });
+            // Nothing is read for them: if nothing is before them, they are written at once.
+            while (self.ahead.is_empty() && !self.under_way.is_empty()) || self.under_way.len() > MOST_NEXT {
+                self.write_next(session)?;
+            }
+            return Ok(());
         }
         let (mut start, mut left) = (range.start_block, range.blocks);
         while left > 0 {
@@ -238,7 +271,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Reads what waits, and writes it in frames.
+    /// Has what waits read. What was read before is written meanwhile.
     fn read_waiting(&mut self, session: &mut Session<'_>) -> Result {
         if self.waiting.is_empty() {
             return Ok(());
@@ -246,10 +279,34 @@ impl Sending<'_> {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_blocks = 0;
         let wanted = waiting.iter().map(|range| BlockRange { start_block: range.start, blocks: range.blocks.into() });
-        let of = (&self.member.new, self.member.sides.1);
-        let bytes = read(session, &self.group, of, wanted.collect())?;
-        let mut rest = &bytes[..];
-        let mut ranges = &waiting[..];
+        self.ahead.give(read((&self.member.new, self.member.sides.1), wanted.collect()))?;
+        self.under_way.push_back(Next::Data(waiting));
+        while self.ahead.is_full() {
+            self.write_next(session)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what comes next, when it is there.
+    fn write_next(&mut self, session: &mut Session<'_>) -> Result {
+        match self.under_way.pop_front() {
+            None => Ok(()),
+            Some(Next::Zeros { start, blocks }) => {
+                self.writer.zeros(self.number, start, blocks).map_err(lost)?;
+                self.put(session)
+            }
+            Some(Next::Data(ranges)) => {
+                let outcome = self.ahead.take(session)?;
+                let bytes = bytes_of(&self.group, outcome)?;
+                self.frames(session, &ranges, &bytes)
+            }
+        }
+    }
+
+    /// Writes data in frames.
+    fn frames(&mut self, session: &mut Session<'_>, waiting: &[Range], bytes: &[u8]) -> Result {
+        let mut rest = bytes;
+        let mut ranges = waiting;
         while !ranges.is_empty() {
             let mut blocks = 0;
             let fits = |range: &&Range| {
@@ -273,7 +330,9 @@ impl Sending<'_> {
 
     /// Gives out what was written.
     fn put(&mut self, session: &mut Session<'_>) -> Result {
-        let bytes = std::mem::take(self.writer.get_mut());
-        session.console.put(&bytes).map_err(lost)
+        let bytes = self.writer.get_mut();
+        session.console.put(bytes).map_err(lost)?;
+        bytes.clear();
+        Ok(())
     }
 }

@@ -84,7 +84,7 @@ impl Cells {
     }
 }
 
-fn pad(text: &mut String, mut blanks: usize) {
+pub fn pad(text: &mut String, mut blanks: usize) {
     const BLANKS: &str = "                                ";
     while blanks > BLANKS.len() {
         text.push_str(BLANKS);
@@ -94,7 +94,7 @@ fn pad(text: &mut String, mut blanks: usize) {
 }
 
 /// The columns that a text takes on a terminal.
-fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 

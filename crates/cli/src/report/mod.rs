@@ -7,6 +7,7 @@ pub mod index;
 mod kind;
 mod layout;
 pub mod listing;
+pub mod plain;
 mod row;
 pub mod rows;
 pub mod select;

@@ -137,7 +137,8 @@ fn events_are_followed() {
     world.ok("vgchange -an VG");
     world.ok("stop VG");
     next(" server-ended: ");
-    tool("kill", &["-INT", &follower.0.id().to_string()]);
+    // Not SIGINT, which whoever runs this in the background may have had ignored.
+    tool("kill", &["-TERM", &follower.0.id().to_string()]);
     assert!(!follower.0.wait().unwrap().success());
 }
 

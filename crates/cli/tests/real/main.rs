@@ -10,6 +10,7 @@ mod discards;
 mod endpoint;
 mod filesystems;
 mod fsx;
+mod held_up;
 mod history;
 mod iostat;
 mod logs;

@@ -2,6 +2,7 @@
 
 use super::outcome::Outcome;
 use super::request::Request;
+use super::transfer::Part;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -21,8 +22,35 @@ pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
 
 /// The same in the compact form, which is shorter and faster to read, but binary.
 pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
-    let frame = vec![0, 0, 0, 0, COMPACT];
-    seal(postcard::to_extend(message, frame).map_err(io::Error::other)?)
+    encode_long(message, 0)
+}
+
+/// The same of a message with so many bytes of data, which are copied only once.
+fn encode_long<T: Serialize>(message: &T, data: usize) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::with_capacity(data.min(FRAME_CAP) + 256);
+    frame.extend([0, 0, 0, 0, COMPACT]);
+    seal(postcard::serialize_with_flavor(message, Frame(frame)).map_err(io::Error::other)?)
+}
+
+/// A frame that grows. Bytes of data are copied as one piece, and not one by one.
+struct Frame(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Frame {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 /// Writes the length before a frame's body.
@@ -59,7 +87,8 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 /// Writes an answer in the form that suits it.
 pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     let frame = match outcome {
-        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) | Outcome::Data(_) => encode_compact(outcome)?,
+        Outcome::Report(_) | Outcome::Io(_) | Outcome::Diff(_) => encode_compact(outcome)?,
+        Outcome::Data(bytes) => encode_long(outcome, bytes.0.len())?,
         _ => encode(outcome)?,
     };
     to.write_all(&frame)?;
@@ -69,7 +98,7 @@ pub fn write_outcome(to: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
 /// Writes a request in the form that suits it.
 pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
     let frame = match request {
-        Request::ReceiveParts { .. } => encode_compact(request)?,
+        Request::ReceiveParts { parts, .. } => encode_long(request, parts.iter().map(Part::len).sum())?,
         _ => encode(request)?,
     };
     to.write_all(&frame)?;
@@ -79,6 +108,12 @@ pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
 /// Writes one frame.
 pub fn write_frame<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     to.write_all(&encode(message)?)?;
+    to.flush()
+}
+
+/// The same in the compact form.
+pub fn write_compact<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    to.write_all(&encode_compact(message)?)?;
     to.flush()
 }
 

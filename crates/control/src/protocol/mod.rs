@@ -26,7 +26,8 @@ pub use attributes::{
 };
 pub use diff::{DiffPage, DiffPlace, DiffRange, DiffSide, PAGE_RANGES};
 pub use frame::{
-    FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_frame, write_outcome, write_request,
+    FRAME_CAP, decode, encode, encode_compact, frame_length, read_frame, write_compact, write_frame, write_outcome,
+    write_request,
 };
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};

@@ -108,6 +108,16 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// Its bytes of data.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Part::Data { bytes, .. } => bytes.0.len(),
+            Part::Zeros { .. } => 0,
+        }
+    }
+}
+
 /// A receive that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {

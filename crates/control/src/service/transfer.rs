@@ -26,7 +26,7 @@ const STEP: u64 = 1 << 20;
 impl Service {
     /// The bytes of a point (RX3).
     pub fn read_point(&self, name: &str, point: Uuid, side: DiffSide, ranges: &[BlockRange]) -> Result<Outcome> {
-        check_ranges(ranges.iter())?;
+        let blocks = check_ranges(ranges.iter())?;
         if is_bookmark(name) {
             return self.certify_bookmark(name, point, side, ranges);
         }
@@ -42,7 +42,7 @@ impl Service {
                 };
                 Box::pin(read) as Pin<Box<dyn Future<Output = rowen_engine::error::Result<(PageBuf, u64)>> + Send>>
             });
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::with_capacity((blocks * BLOCK_SIZE) as usize);
             for read in together(reads.collect()).await {
                 let (buf, len) = read?;
                 bytes.extend_from_slice(&buf.as_slice()[..len as usize]);

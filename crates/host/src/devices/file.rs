@@ -6,13 +6,18 @@
 //! stay where they are: an editor may have damaged a valid one.
 
 use super::Error;
-use crate::paths;
+use crate::helper::{self, Job};
+use crate::{files, paths};
 use rowen_engine::units::Uuid;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// A longer one is no devices file.
+const LONGEST: u64 = 16 << 20;
 
 const HEADER: &[u8] = b"# Physical volumes of Rowen: identifier and path. Commands keep this file.\n";
 
@@ -34,52 +39,74 @@ pub fn read() -> Result<Vec<Entry>, Error> {
 }
 
 fn text() -> Result<Vec<u8>, Error> {
-    match std::fs::read(path()) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        text => text.map_err(|source| Error::Io { path: path(), what: "read", source }),
-    }
+    let text = files::read(&path(), LONGEST).map_err(|source| Error::Io { path: path(), what: "read", source })?;
+    Ok(text.unwrap_or_default())
 }
 
-/// Changes the entries under the file's lock. Nothing is written when nothing changed.
-pub fn change(change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Error> {
-    let failed = |what| move |source| Error::Io { path: path(), what, source };
-    let dir = paths::system_dir();
-    std::fs::create_dir_all(&dir).map_err(failed("make the directory of"))?;
-    let lock = File::options()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(dir.join("devices.lock"))
-        .map_err(failed("lock"))?;
-    paths::wait_for_lock(&lock).map_err(failed("lock"))?;
+/// A change of the entries.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Change {
+    Remember([u8; 16], PathBuf),
+    Forget(PathBuf),
+}
 
-    let text = text()?;
-    let before = parse(&text);
-    let mut after = before.clone();
-    change(&mut after);
-    if after != before {
-        replace(&dir, &format(&after, &text)).map_err(failed("write"))?;
+impl Change {
+    fn make(&self, entries: &mut Vec<Entry>) {
+        match self {
+            Change::Remember(uuid, path) => {
+                let uuid = Uuid(*uuid);
+                entries.retain(|entry| entry.uuid != uuid && entry.path != *path);
+                entries.push(Entry { uuid, path: path.clone() });
+            }
+            Change::Forget(path) => entries.retain(|entry| entry.path != *path),
+        }
     }
-    Ok(())
 }
 
 /// Stores that `path` is the physical volume `uuid`. Replaces older entries of either.
 pub fn remember(uuid: Uuid, path: &Path) -> Result<(), Error> {
-    change(|entries| {
-        entries.retain(|entry| entry.uuid != uuid && entry.path != path);
-        entries.push(Entry { uuid, path: path.to_owned() });
-    })
+    change(Change::Remember(uuid.0, path.to_owned()))
 }
 
 /// Drops the entry of `path`.
 pub fn forget(path: &Path) -> Result<(), Error> {
-    change(|entries| entries.retain(|entry| entry.path != path))
+    change(Change::Forget(path.to_owned()))
 }
 
-fn replace(dir: &Path, text: &[u8]) -> std::io::Result<()> {
+/// Changes the entries (H15).
+fn change(change: Change) -> Result<(), Error> {
+    let changed = if files::is_near(&paths::system_dir()) && files::is_near(&path()) {
+        obey(&change)
+    } else {
+        let asked = files::refuse_if_many_hang();
+        asked.and_then(|()| helper::ask_apart(&Job::Devices(change), "devices", files::limit()).map(drop))
+    };
+    changed.map_err(|e| Error::Io { path: path(), what: "change", source: files::late(e) })
+}
+
+/// Changes the entries under the file's lock. Nothing is written when nothing changed.
+pub(crate) fn obey(change: &Change) -> io::Result<()> {
+    let dir = paths::system_dir();
+    std::fs::create_dir_all(&dir)?;
+    // A FIFO that was opened for reading as well waits for nobody, and is refused.
+    let mut how = File::options();
+    how.create(true).read(true).write(true).truncate(false).mode(0o600);
+    let lock = files::open_here(&dir.join("devices.lock"), &mut how);
+    let lock = lock.map_err(|e| io::Error::new(e.kind(), format!("its lock, devices.lock, cannot be opened: {e}")))?;
+    paths::wait_for_lock(&lock)?;
+
+    let text = files::read_here(&path(), LONGEST)?.unwrap_or_default();
+    let before = parse(&text);
+    let mut after = before.clone();
+    change.make(&mut after);
+    if after == before { Ok(()) } else { replace(&dir, &format(&after, &text)) }
+}
+
+fn replace(dir: &Path, text: &[u8]) -> io::Result<()> {
     let fresh = dir.join("devices.new");
-    let mut file = File::options().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
+    // What a command that was killed left there, or what anybody put there.
+    let _may_not_be_there = std::fs::remove_file(&fresh);
+    let mut file = File::options().create_new(true).write(true).mode(0o600).open(&fresh)?;
     file.write_all(text)?;
     file.sync_all()?;
     std::fs::rename(&fresh, path())?;

@@ -7,11 +7,14 @@
 //! * H11 A server notes the joining device before it checks what the device lies on. So if two groups take each other's
 //!   volumes at the same moment, at least one finds the other's note and refuses.
 
-use crate::{paths, planted};
+use crate::{files, paths, planted};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+/// No file of them is longer.
+const LONGEST: u64 = 16 << 20;
 
 /// Stores them, in one step.
 pub fn write(group: &str, members: &[PathBuf]) -> io::Result<()> {
@@ -46,7 +49,7 @@ pub fn present_and_future(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn read_lines(path: &Path) -> Vec<PathBuf> {
-    let text = fs::read(path).unwrap_or_default();
+    let text = files::read_here(path, LONGEST).unwrap_or_default().unwrap_or_default();
     let lines = text.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"/"));
     lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
 }

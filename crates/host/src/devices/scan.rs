@@ -293,7 +293,18 @@ impl Scan {
             self.pvs.iter().filter_map(Pv::membership).map(|of| of.group_name.as_str()).collect();
         let newest = names.into_iter().filter_map(|name| self.newest(name));
         let lacking = newest.filter(|newest| self.lacks_some(newest));
-        self.witnessed = lacking.filter_map(|of| Some((of.group_uuid, witness::read(of.group_uuid)?))).collect();
+        let seen = lacking.filter_map(|of| match witness::look(of.group_uuid) {
+            Ok(seen) => Some((of.group_uuid, seen?)),
+            Err(e) => {
+                let (path, group) = (witness::path(of.group_uuid), &of.group_name);
+                eprintln!(
+                    "  WARNING: {}: read failed: {e}. So nothing says whether this host has seen a newer state of volume group \"{group}\".",
+                    path.display()
+                );
+                None
+            }
+        });
+        self.witnessed = seen.collect();
     }
 
     fn lacks_some(&self, label: &PvMembership) -> bool {

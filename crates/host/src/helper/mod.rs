@@ -26,12 +26,12 @@ mod session;
 pub use session::use_program;
 pub(crate) use session::{Session, is_gone, is_late};
 
-use crate::devices::{formats, handed, probe, sample};
+use crate::devices::{self, formats, handed, probe, sample};
 use crate::export::error::{Doing, Error, Result};
 use crate::export::loopdev::{LoopDevice, direct};
-use crate::{archive, history, journal, planted, settings, witness};
+use crate::{archive, files, history, journal, planted, settings, witness};
 use hold::Held;
-use rowen_control::protocol::{read_frame, write_frame};
+use rowen_control::protocol::{read_frame, write_compact, write_frame};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -86,6 +86,12 @@ pub(crate) enum Job {
     Witness(witness::Work),
     /// Reads the files of settings.
     Settings,
+    /// Reads a small file, or a directory.
+    File(files::Asked),
+    /// Reads the history of all groups.
+    History,
+    /// Changes the devices file.
+    Devices(devices::file::Change),
 }
 
 /// Why a request to a helper failed.
@@ -160,6 +166,7 @@ pub fn is_one(words: &[String]) -> bool {
 }
 
 fn serve(reached: fn(&str)) -> io::Result<()> {
+    files::by_itself();
     session::stand_alone();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     work(&socket, reached)
@@ -220,7 +227,16 @@ fn obey(job: Job, socket: &UnixStream, reached: fn(&str)) -> io::Result<()> {
             reached("witnessing");
             answer(witness::obey(&work).doing(|| "write".into()).map(|()| 0))
         }
-        Job::Settings => write_frame(&mut &*socket, &settings::load()),
+        Job::Settings => {
+            reached("settings");
+            write_frame(&mut &*socket, &settings::load())
+        }
+        Job::File(asked) => {
+            reached("reading a file");
+            write_compact(&mut &*socket, &files::answer(&asked))
+        }
+        Job::History => history::answer(socket),
+        Job::Devices(change) => answer(devices::file::obey(&change).doing(|| "write".into()).map(|()| 0)),
         Job::Open { path, alone } => {
             reached("opening");
             handed::answer(socket, &path, alone)

@@ -9,12 +9,10 @@ use std::time::Instant;
 
 /// If this many earlier helpers hang in the kernel, including those of other groups, no more are started.
 const STUCK: usize = 4;
-/// The name of a helper's process, and its age in seconds from which it is stuck if it waits in the kernel.
-const HELPER: (&str, u64) = ("exe", 10);
 
 /// Whether so few helpers hang that another one may be started.
 pub fn may_search() -> bool {
-    processes::stuck(HELPER.0, HELPER.1) < STUCK
+    processes::stuck_helpers() < STUCK
 }
 
 /// A search that is repeated.
@@ -37,7 +35,7 @@ impl Seeker {
         let (at_paths, _silent) = probe::probe_until(&paths, Instant::now() + probe::timeout())?;
         let mut seen: Vec<(PathBuf, Found)> =
             paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
-        let is_free = processes::stuck(HELPER.0, HELPER.1) == 0;
+        let is_free = processes::stuck_helpers() == 0;
         if is_free && !are_enough(&seen) {
             let devices = fingerprint();
             if devices != self.devices {

@@ -174,7 +174,9 @@ pub fn group_name() -> String {
 /// Unmounts it. A child that another test is just starting may have what is open here for a moment.
 pub fn unmount(point: &Path) {
     let point = point.to_str().unwrap();
-    wait_for(&format!("{point} to be unmounted"), Duration::from_secs(20), || output("umount", &[point]).status.success());
+    wait_for(&format!("{point} to be unmounted"), Duration::from_secs(20), || {
+        output("umount", &[point]).status.success()
+    });
 }
 
 /// Runs a command that must succeed, and returns what it printed.

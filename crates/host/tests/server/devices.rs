@@ -189,8 +189,9 @@ fn a_copy_of_a_member_is_refused() {
     let copy = file(0);
     fs::copy(&vg.files[0], &copy).unwrap();
     let label = devices::scan().unwrap().at(&vg.files[0]).unwrap().label().unwrap().clone();
-    devices::file::change(|entries| entries.push(devices::file::Entry { uuid: label.pv_uuid, path: copy.clone() }))
-        .unwrap();
+    let before = fs::read_to_string(devices::file::path()).unwrap();
+    let both = format!("{before}{} {}\n", label.pv_uuid, copy.display());
+    fs::write(devices::file::path(), both).unwrap();
     let text = start_refusal(&vg);
     assert!(text.contains(vg.files[0].to_str().unwrap()) && text.contains(copy.to_str().unwrap()), "{text}");
     devices::file::forget(&copy).unwrap();

@@ -8,6 +8,7 @@
 
 mod copies;
 mod devices;
+mod files;
 mod freezing;
 mod groups;
 mod history;
@@ -34,6 +35,7 @@ type Test = (&'static str, fn());
 fn tests() -> Vec<Test> {
     [
         devices::TESTS,
+        files::TESTS,
         freezing::TESTS,
         groups::TESTS,
         copies::TESTS,
@@ -71,6 +73,10 @@ fn main() -> ExitCode {
         ["upgrade", group] => return upgrade::as_a_command(group, false),
         ["upgrade", group, "--check"] => return upgrade::as_a_command(group, true),
         ["helper", ..] => return ExitCode::from(rowen_host::helper::main(world::pause_here)),
+        ["read all"] => {
+            files::read_all();
+            return ExitCode::SUCCESS;
+        }
         ["place", path] => usage::hold_place(path),
         ["pvcreate", path] => return stacks::pvcreate_as_a_command(path),
         ["greet", socket] => return socket::greet_as_whoever_this_is(socket),

@@ -22,6 +22,8 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("H10", "asks_the_late", "stacks::a_device_that_hangs_is_refused"),
     ("H10", "asks_no_other", "freezing::a_request_that_no_helper_has_read_is_another_helpers"),
     ("H14", "settings_in_server", "stacks::settings_that_hang_keep_no_server_away"),
+    ("H15", "files_of_any_kind", "files::what_is_no_file_holds_up_nobody"),
+    ("H15", "files_by_itself", "files::a_filesystem_that_does_not_answer_holds_up_nobody"),
     ("H11", "not_noted", "stacks::two_groups_do_not_take_each_others_volumes_at_once"),
     ("H12", "opens_itself", "stacks::a_device_that_hangs_when_it_is_opened_is_refused"),
     ("H7", "keeps_for_nobody", "volumes::a_device_that_was_made_for_nobody_goes"),

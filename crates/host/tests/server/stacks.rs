@@ -7,7 +7,6 @@ use rowen_control::protocol::{ErrorKind, Outcome, Request, VolumeKind};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server, settings};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -74,47 +73,21 @@ fn a_hanging_device_keeps_no_server_away() {
     devices::file::forget(&node).unwrap();
 }
 
-/// A file of settings that answers nobody before something is written to it.
-struct Unanswered(PathBuf);
-
-impl Unanswered {
-    fn new() -> Unanswered {
-        let path = settings::path();
-        drop(fs::remove_file(&path));
-        run("mkfifo", &[path.to_str().unwrap()]);
-        Unanswered(path)
-    }
-
-    /// Answers who waits, if somebody does.
-    fn answer(&self, text: &str) {
-        if let Ok(to) = rustix::fs::open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
-            let _may_be_gone = rustix::io::write(&to, text.as_bytes());
-        }
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        self.answer("");
-        drop(fs::remove_file(&self.0));
-    }
-}
-
 /// H14: the settings come to nobody, as those on a volume of this group would not, whose server was just killed.
 fn settings_that_hang_keep_no_server_away() {
     let vg = Vg::make(&[64 * MIB]);
     let node = vg.create("lv", VolumeKind::Thin, 16 * MIB, true);
-    let file = Unanswered::new();
+    let pause = Pause::at("settings");
     let begun = Instant::now();
     killed(&vg);
     File::options().write(true).open(node).and_then(|file| file.write_all_at(&[7; 4096], 0)).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(vg.log().contains("the settings of the server before it are used"), "{}", vg.log());
-    // They come at last. Of the helpers that wait, only the last is listened to.
-    wait_for("the settings", || {
-        file.answer("server { no_space_timeout = 8 }\n");
-        vg.log().contains("the settings were read again")
-    });
+    // They come at last.
+    fs::write(settings::path(), "server { no_space_timeout = 8 }\n").unwrap();
+    drop(pause);
+    wait_for("the settings", || vg.log().contains("the settings were read again"));
+    fs::remove_file(settings::path()).unwrap();
 }
 
 /// H9: the server is killed when the labels name what joined, and the list of members does not.

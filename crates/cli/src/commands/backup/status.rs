@@ -9,6 +9,7 @@ use crate::commands::replicate::Side;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+use crate::report::plain;
 use crate::session::Session;
 use rowen_control::backup::{Policy, Shot, State, kept};
 use rowen_control::points::{Point, Points};
@@ -201,7 +202,7 @@ fn metrics(rows: &[Row], is_incomplete: bool) -> Exposition {
 
 /// `rowen backup list`: the snapshots of each policy, and for what each of them is kept.
 pub fn list(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result {
-    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    let (mut cells, mut rows) = (Vec::new(), Vec::new());
     let is_incomplete = each_volume(session, names, |policy, side, points| {
         let own: Vec<&Point> = own(points, policy).collect();
         let shots: Vec<Shot> = own.iter().map(|point| Shot { made: point.made, is_held: false }).collect();
@@ -210,7 +211,7 @@ pub fn list(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result 
             let name = side.of(&point.name);
             let made = rowen_control::time::long(point.made);
             let kept = if periods.is_empty() { "-".to_owned() } else { periods.join(",") };
-            lines.push(format!("  {name:<48} {made:<26} {kept:<28} {}", point.holds.join(",")));
+            cells.push([name, made, kept, point.holds.join(",")]);
             rows.push(json!({
                 "policy": policy.name, "volume": side.full(), "snapshot": point.name,
                 "made": point.made, "kept_for": periods, "holds": point.holds, "point_uuid": point.point_uuid,
@@ -219,9 +220,8 @@ pub fn list(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result 
     })?;
     if args.has(Opt::Json) {
         session.console.raw_out(&format!("{:#}\n", json!({ "snapshots": rows })));
-    } else if !lines.is_empty() {
-        session.console.raw_out(&format!("  {:<48} {:<26} {:<28} HELD BY\n", "SNAPSHOT", "MADE", "KEPT AS"));
-        lines.iter().for_each(|line| session.console.raw_out(&format!("{}\n", line.trim_end())));
+    } else {
+        session.console.raw_out(&plain::table(["SNAPSHOT", "MADE", "KEPT AS", "HELD BY"], &cells));
     }
     if is_incomplete { Err(Failure::Told) } else { Ok(()) }
 }
