@@ -1,4 +1,4 @@
-//! What is known of a host's volume groups, as `rowen facts` tells it: one JSON document. Names of fields stay; more may come.
+//! What is known of a host's volume groups, as `rowen facts` reports it: one JSON document. Names of fields stay; more may come.
 
 use crate::planted;
 use rustix::time::{ClockId, clock_gettime};
@@ -11,9 +11,9 @@ use std::path::Path;
 pub const VERSION: u32 = 1;
 /// A longer file is not read.
 pub const MOST_BYTES: u64 = 64 << 20;
-/// Points of latencies are of so many seconds at least...
+/// Points of latencies have this many seconds at least...
 pub const POINT: f64 = 60.0;
-/// ... and are kept for so many.
+/// ... and are kept for this many seconds.
 pub const HOUR: f64 = 3600.0;
 
 /// All of it.
@@ -36,7 +36,7 @@ pub struct Facts {
     pub groups: Vec<Group>,
 }
 
-/// Something that is wrong, as `rowen status` tells it.
+/// Something that is wrong, as `rowen status` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Problem {
@@ -61,11 +61,11 @@ pub struct Group {
     pub physical_volumes: Vec<Pv>,
     /// What was done between the last two looks.
     pub load: Option<Load>,
-    /// Those that came from a volume follow it, as in `rowen tree`. Of a server that is silent: what it told last.
+    /// Those that came from a volume follow it, as in `rowen tree`. Of a server that is silent: its last report.
     pub volumes: Vec<Volume>,
     /// So many more follow.
     pub volumes_left_out: u64,
-    /// When they were told, on the clock of [`Facts::uptime`].
+    /// When they were reported, on the clock of [`Facts::uptime`].
     pub volumes_uptime: Option<f64>,
     pub work: Vec<Work>,
     /// The oldest first.
@@ -180,7 +180,7 @@ pub struct BusyVolume {
     pub flush: Option<Latency>,
 }
 
-/// Something that happened, as `rowen events` tells it.
+/// Something that happened, as `rowen events` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Event {

@@ -1,4 +1,4 @@
-//! What is at which path, who may ask for it, and with which headers it is told.
+//! The paths of the site: what each answers, who may request it, and the headers of the answer.
 
 use crate::facts::{self, Facts};
 use crate::http::{Asked, Bytes, Reply};
@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What is younger is told again: many who ask cost no more than one.
+/// A younger answer is sent again, so many requests cost no more than one.
 const FRESH: Duration = Duration::from_millis(500);
 
 const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A browser runs and loads nothing but this site's own files, shows it in no frame, tells nobody where it was, and keeps no copy.
+/// A browser runs and loads nothing but this site's own files. It shows the site in no frame, sends no referrer, and
+/// keeps no copy.
 const HEADERS: [(&str, &str); 7] = [
     (
         "content-security-policy",

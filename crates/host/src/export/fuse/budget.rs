@@ -156,12 +156,12 @@ pub struct Share {
 }
 
 impl Share {
-    /// The right to use so many bytes, if they are free now.
+    /// The right to use this many bytes, if they are free now.
     pub fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
         self.budget.0.lock().take(self, bytes)
     }
 
-    /// Waits for the right to use so many bytes.
+    /// Waits for the right to use this many bytes.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Taking {
         Taking { share: self.clone(), bytes, asked: None }
     }
@@ -183,7 +183,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Gives back all but so many bytes.
+    /// Gives back all but this many bytes.
     pub fn shrink(&mut self, bytes: usize) {
         let rest = self.bytes.saturating_sub(bytes);
         self.bytes -= rest;
