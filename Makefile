@@ -7,7 +7,7 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults test-web
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults test-web test-stores
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -88,6 +88,11 @@ test-web: build ## the page of rowen-web over real groups, in headless Chromium 
 	.ci/packages web
 	$(CARGO) build --release -p rowen-web --example browser
 	$(SUDO) packaging/web/test $(TARGET)/rowen $(TARGET)/rowen-web $(TARGET)/examples/browser $(or $(CARGO_TARGET_DIR),target)/web
+
+test-stores: build ## stores in a directory and in real servers of S3, with real groups (root; fetches moto and versitygw)
+	.ci/packages stores
+	crates/remote/tests/servers $(or $(CARGO_TARGET_DIR),target)/servers
+	$(SUDO) crates/remote/tests/stores $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/servers
 
 test-conformance: ## the same commands on the real LVM2 and on Rowen (root; 5 minutes; installs both)
 	.ci/run conformance

@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod cloud;
 mod directory;
 mod failure;
 mod group;
+mod known;
 mod meter;
 mod places;
 mod probe;

@@ -3,8 +3,9 @@
 use crate::arguments::Arguments;
 use crate::failure::{Failure, Result, failed, of_store, usage};
 use crate::group;
+use crate::known::now;
 use crate::meter::{Meter, size};
-use crate::places::{Place, now};
+use crate::places::Place;
 use crate::store::find;
 use rowen_control::points::Points;
 use rowen_control::uuids;

@@ -3,8 +3,9 @@
 use crate::arguments::Arguments;
 use crate::failure::{Failure, Result, failed, of_store, usage};
 use crate::group;
+use crate::known::{check_name, hex};
 use crate::meter::{Meter, size};
-use crate::places::{Place, check_name, hex};
+use crate::places::{Place, Turn};
 use rowen_control::points::Points;
 use rowen_transfer::store::{self, About, Begun, Log, Pushed, Ways};
 use rowen_transfer::{BLOCK, Base, Head, MarkPlace, StreamReader, Token, TokenVolume, Volume};
@@ -46,10 +47,11 @@ pub fn push(arguments: &Arguments) -> Result {
         println!("  Would push {volume} to {name} as {}@{}: {}.", wanted.as_volume, wanted.as_point, wanted.since());
         return Ok(());
     }
-    let _lock = place.only_one(&hex(&wanted.uuid[..8]))?;
-    let outcome = carry_out(&mut log, &wanted, name);
+    let turn = place.only_one(&hex(&wanted.uuid[..8]))?;
+    let outcome = carry_out(&mut log, &wanted, name, &turn);
     place.saw(&log);
     let (pushed, about, from) = outcome?;
+    turn.end();
     if arguments.has("--quiet") {
         return Ok(());
     }
@@ -122,6 +124,7 @@ fn base(log: &Log<'_>, of: &Points, snapshot: &str) -> Option<(u64, Base)> {
 struct Sent {
     child: std::process::Child,
     reader: StreamReader<BufReader<ChildStdout>>,
+    stream: [u8; 16],
     volume: Volume,
 }
 
@@ -129,7 +132,7 @@ fn send(words: &[&str], wanted: &Wanted) -> Result<Sent> {
     let mut child = group::sender(words)?;
     let from = child.stdout.take().expect("it is piped");
     let begun: Result<(_, Head, Vec<Volume>), _> = StreamReader::begin(BufReader::with_capacity(1 << 20, from));
-    let (reader, _, volumes) = match begun {
+    let (reader, head, volumes) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             // What it says itself is what went wrong.
@@ -144,21 +147,21 @@ fn send(words: &[&str], wanted: &Wanted) -> Result<Sent> {
         }
     };
     match <[Volume; 1]>::try_from(volumes) {
-        Ok([volume]) if volume.point == wanted.uuid => Ok(Sent { child, reader, volume }),
+        Ok([volume]) if volume.point == wanted.uuid => Ok(Sent { child, reader, stream: head.stream, volume }),
         _ => Err(failed(format!("{} is not what it was a moment ago.", wanted.volume))),
     }
 }
 
 /// What an earlier program began, if its base is still there; else it is given up.
-fn earlier(log: &mut Log<'_>, wanted: &mut Option<(u64, Base)>, of: &Wanted, store: &str) -> Result<Option<Begun>> {
+fn earlier(log: &mut Log<'_>, of: &Wanted, store: &str) -> Result<Option<Begun>> {
     let what = format!("Cannot go on with the push to {store}");
     while let Some(job) = store::open_job(&log.state, &of.uuid) {
         let open = &log.state.jobs[&job];
         let base = open.base.map(|base| log.state.needed_point(base).map(|point| point.about.uuid));
         let is_as_wanted = open.about.volume == of.as_volume && open.about.point == of.as_point;
         let is_there = match base {
-            None => wanted.is_none(),
-            Some(base) => wanted.as_ref().is_some_and(|(_, wanted)| Some(wanted.point) == base),
+            None => of.base.is_none(),
+            Some(base) => of.base.as_ref().is_some_and(|(_, wanted)| Some(wanted.point) == base),
         };
         if is_as_wanted && is_there {
             let begun = store::take_over(log, job).map_err(|error| of_store(&what, &error))?;
@@ -169,19 +172,20 @@ fn earlier(log: &mut Log<'_>, wanted: &mut Option<(u64, Base)>, of: &Wanted, sto
     Ok(None)
 }
 
-fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str) -> Result<(Pushed, About, u64)> {
+fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str, turn: &Turn) -> Result<(Pushed, About, u64)> {
     let what = format!("Cannot push {} to {store}", wanted.volume);
-    let mut base = wanted.base.clone();
-    let begun = earlier(log, &mut base, wanted, store)?;
+    let base = &wanted.base;
+    let begun = earlier(log, wanted, store)?;
     let from = begun.as_ref().map_or(0, |begun| begun.from);
     let base_name = base.as_ref().map(|(_, base)| base.name.clone());
-    let token = token(wanted, base.as_ref().map(|(_, base)| base), from).to_word();
+    let token = token(wanted, turn.noted(), from).to_word();
     let words: Vec<&str> = match (&base_name, from) {
         (_, 1..) => vec!["send", "--plain", "--resume", &token],
         (Some(base), 0) => vec!["send", "--plain", "-i", base, &wanted.volume],
         (None, 0) => vec!["send", "--plain", &wanted.volume],
     };
-    let Sent { mut child, mut reader, volume } = send(&words, wanted)?;
+    let Sent { mut child, mut reader, stream, volume } = send(&words, wanted)?;
+    turn.note(stream);
     let about = About {
         volume: wanted.as_volume.clone(),
         point: wanted.as_point.clone(),
@@ -219,9 +223,11 @@ fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str) -> Result<(Pushed,
     }
 }
 
-/// What `rowen send` needs to go on with a block.
-fn token(wanted: &Wanted, base: Option<&Base>, from: u64) -> Token {
-    let place = MarkPlace { stream: rowen_control::uuids::fresh().0, volume: 0, block: from, hash: [0; 32] };
-    let volume = TokenVolume { base: base.cloned(), point: wanted.uuid, snapshot: wanted.snapshot.volume.clone() };
+/// What `rowen send` needs to go on with a block. By the stream that was cut it knows its hold of the snapshots.
+fn token(wanted: &Wanted, stream: Option<[u8; 16]>, from: u64) -> Token {
+    let stream = stream.unwrap_or_else(|| rowen_control::uuids::fresh().0);
+    let place = MarkPlace { stream, volume: 0, block: from, hash: [0; 32] };
+    let base = wanted.base.as_ref().map(|(_, base)| base.clone());
+    let volume = TokenVolume { base, point: wanted.uuid, snapshot: wanted.snapshot.volume.clone() };
     Token { place, group_name: wanted.snapshot.group.clone(), volumes: vec![volume] }
 }

@@ -2,8 +2,9 @@
 
 use crate::arguments::Arguments;
 use crate::failure::{Failure, Result, failed, of_store, usage};
+use crate::known::{Known, check_name, hex, now};
 use crate::meter::{Meter, size};
-use crate::places::{Known, Place, check_name, hex, now, objects};
+use crate::places::{Place, objects};
 use crate::probe::probe;
 use rowen_control::time;
 use rowen_control::uuids;

@@ -110,8 +110,11 @@ impl<'a> Log<'a> {
         let newest = hint / EVERY * EVERY;
         for back in [0, EVERY, 2 * EVERY] {
             let Some(after) = newest.checked_sub(back).filter(|after| *after > 0) else { break };
-            if let Some(bytes) = objects::get(self.objects, &state_name(after), None)? {
-                return State::decode(&self.seal, self.state.store, after, &bytes);
+            let Some(bytes) = objects::get(self.objects, &state_name(after), None)? else { continue };
+            match State::decode(&self.seal, self.state.store, after, &bytes) {
+                // It follows from the log, which is read instead.
+                Err(StoreError::Damaged { .. }) => {}
+                outcome => return outcome,
             }
         }
         Ok(begin)

@@ -2,7 +2,7 @@
 //! their answers or land later, and programs that die at any of them and start again. Whatever happens, every point that the log has reads
 //! right, and nothing that it needs is deleted.
 //!
-//! Rules SO1 to SO5.
+//! Rules SO1, SO2, SO3, SO4 and SO5.
 
 use super::memory::{Client, Doing, Memory};
 use super::tests::{Contents, Random, STORE, about, pulled, push_all, stream, uuid_of};
@@ -12,7 +12,7 @@ use rowen_engine::planted::{must_be_found, plant};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-const BLOCKS: u64 = 3000;
+const BLOCKS: u64 = 1500;
 
 /// Who may make the next request, and what becomes of it.
 #[derive(Default)]

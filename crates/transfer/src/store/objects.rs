@@ -82,11 +82,16 @@ pub fn list(objects: &dyn Objects, prefix: &str) -> Result<Vec<(String, u64)>> {
 /// Creates an object. If another one has the name, it gives out that one's bytes (SO1): a request that had no answer is repeated, and
 /// then meets its own bytes.
 pub fn create(objects: &dyn Objects, name: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-    match repeated(objects, name, || objects.create(name, bytes))? {
-        Created::New => Ok(None),
-        Created::Exists => {
-            let there = must_get(objects, name, None)?;
-            Ok((there != bytes).then_some(there))
+    for attempt in 1..=ATTEMPTS {
+        if repeated(objects, name, || objects.create(name, bytes))? == Created::New {
+            return Ok(None);
         }
+        // Where somebody else creates it at this moment, it is not there yet, and may never be.
+        if let Some(there) = get(objects, name, None)? {
+            return Ok((there != bytes).then_some(there));
+        }
+        objects.pause(attempt);
     }
+    let why = "it says that there is such an object, and has none".to_owned();
+    Err(StoreError::Request { name: name.to_owned(), why })
 }

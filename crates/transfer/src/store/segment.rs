@@ -170,7 +170,7 @@ impl Index {
         let mut from = From::new(&name, first);
         from.take(HEADER - 8)?;
         let (frames, ranges) = (from.u32()? as usize, from.u32()? as usize);
-        if frames > MOST_FRAMES || ranges > MOST_RANGES + 1 {
+        if frames > MOST_FRAMES || ranges > 4 * MOST_RANGES {
             return Err(from.damaged("its counts are impossible"));
         }
         Ok((HEADER + frames * OF_FRAME + ranges * OF_RANGE + SUM) as u64)
