@@ -178,11 +178,13 @@ fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str, turn: &Turn) -> Re
     let begun = earlier(log, wanted, store)?;
     let from = begun.as_ref().map_or(0, |begun| begun.from);
     let base_name = base.as_ref().map(|(_, base)| base.name.clone());
+    // What was sent before is held by the name of its stream: the stream that goes on with it takes the hold over.
+    let goes_on = from > 0 || turn.noted().is_some();
     let token = token(wanted, turn.noted(), from).to_word();
-    let words: Vec<&str> = match (&base_name, from) {
-        (_, 1..) => vec!["send", "--plain", "--resume", &token],
-        (Some(base), 0) => vec!["send", "--plain", "-i", base, &wanted.volume],
-        (None, 0) => vec!["send", "--plain", &wanted.volume],
+    let words: Vec<&str> = match &base_name {
+        _ if goes_on => vec!["send", "--plain", "--resume", &token],
+        Some(base) => vec!["send", "--plain", "-i", base, &wanted.volume],
+        None => vec!["send", "--plain", &wanted.volume],
     };
     let Sent { mut child, mut reader, stream, volume } = send(&words, wanted)?;
     turn.note(stream);
