@@ -7,14 +7,14 @@ DESTDIR ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
 TARGET := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults test-web
+.PHONY: build pictures sim test test-fresh test-unit test-sim test-real test-clients test-deb test-boot test-conformance test-lvm2 conformance-gaps lint deny demo bench experiments experiments-report bench-compare deb man docs install uninstall clean help test-kills test-fuzz test-fuzz-guided test-cuts test-full test-suites test-metrics test-upgrades test-faults test-web test-stores
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo "A single test: see CONTRIBUTING.md, 'Build and test'."
 
-build: ## build target/release/rowen and rowen-web
-	$(CARGO) build --release -p rowen-cli -p rowen-web
+build: ## build target/release/rowen, rowen-web and rowen-remote
+	$(CARGO) build --release -p rowen-cli -p rowen-web -p rowen-remote
 
 test: ## everything that each change must pass (root; about 20 minutes; installs the Debian packages that it needs)
 	.ci/run
@@ -89,6 +89,11 @@ test-web: build ## the page of rowen-web over real groups, in headless Chromium 
 	$(CARGO) build --release -p rowen-web --example browser
 	$(SUDO) packaging/web/test $(TARGET)/rowen $(TARGET)/rowen-web $(TARGET)/examples/browser $(or $(CARGO_TARGET_DIR),target)/web
 
+test-stores: build ## stores in a directory and in real servers of S3, with real groups (root; fetches moto and versitygw)
+	.ci/packages stores
+	crates/remote/tests/servers $(or $(CARGO_TARGET_DIR),target)/servers
+	$(SUDO) crates/remote/tests/stores $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/servers
+
 test-conformance: ## the same commands on the real LVM2 and on Rowen (root; 5 minutes; installs both)
 	.ci/run conformance
 
@@ -151,9 +156,10 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 LIB := $(DESTDIR)$(PREFIX)/lib
 UNITS := $(notdir $(wildcard packaging/systemd/*.service packaging/systemd/*.socket packaging/systemd/*.timer))
 
-install: man ## install rowen, rowen-web, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
+install: man ## install rowen, rowen-web, rowen-remote, LVM's names as links to it, manual pages, completion, units and udev rules under PREFIX
 	install -D -m 0755 $(TARGET)/rowen $(DESTDIR)$(PREFIX)/sbin/rowen
 	install -m 0755 $(TARGET)/rowen-web $(DESTDIR)$(PREFIX)/sbin/rowen-web
+	install -m 0755 $(TARGET)/rowen-remote $(DESTDIR)$(PREFIX)/sbin/rowen-remote
 	for name in $$($(TARGET)/rowen commands); do ln -sf rowen $(DESTDIR)$(PREFIX)/sbin/$$name; done
 	install -d $(SHARE)/man/man8
 	install -m 0644 $(TARGET)/man/*.8 $(SHARE)/man/man8
@@ -177,7 +183,7 @@ uninstall: ## remove what install installed
 	cd $(LIB)/systemd/system && rm -f $(UNITS) && rm -rf run-rowen-.mount.d
 	rm -rf $(SHARE)/rowen
 	rm -f $(LIB)/udev/rules.d/70-rowen.rules $(LIB)/modules-load.d/rowen.conf
-	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen $(DESTDIR)$(PREFIX)/sbin/rowen-web
+	rm -f $(SHARE)/zsh/site-functions/_rowen $(DESTDIR)$(PREFIX)/sbin/rowen $(DESTDIR)$(PREFIX)/sbin/rowen-web $(DESTDIR)$(PREFIX)/sbin/rowen-remote
 
 clean: ## remove everything that was built
 	$(CARGO) clean

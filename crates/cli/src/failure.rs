@@ -36,6 +36,8 @@ pub enum Failure {
     Failed(Vec<String>),
     /// It failed, and the message has been printed.
     Told,
+    /// Another program failed, and has said why: its exit code.
+    Said(u8),
     /// Nothing failed, but the reported state has problems.
     Unhealthy,
     /// Nothing failed: the command line has `--help`, and only the help is printed.
@@ -70,6 +72,7 @@ impl Failure {
             | Failure::NoForm => exit::USAGE,
             Failure::NotBegun(_) => exit::NOT_BEGUN,
             Failure::Failed(_) | Failure::Told => exit::FAILED,
+            Failure::Said(code) => *code,
             Failure::Unhealthy => exit::UNHEALTHY,
             Failure::Shown(_) => exit::OK,
         }
@@ -98,7 +101,7 @@ impl Failure {
             Failure::Failed(lines) | Failure::NotBegun(lines) | Failure::Shown(lines) => {
                 lines.iter().map(|line| format!("  {line}")).collect()
             }
-            Failure::Told | Failure::Unhealthy => Vec::new(),
+            Failure::Told | Failure::Said(_) | Failure::Unhealthy => Vec::new(),
         }
     }
 }

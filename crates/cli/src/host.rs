@@ -4,6 +4,7 @@ use crate::backend::{
     Answer, Asker, Backend, Consent, Follow, Gathered, Hook, LabelledPv, NewVg, News, Pending, Pipe, Piped, Place,
     Probe, PvFormat, Said, Scrapes, Surveyor, Trouble, Upgraded, WentOn, Where,
 };
+use crate::commands::stores::REMOTE;
 use crate::failure::exit;
 use crate::gather;
 use rowen_control::history;
@@ -83,7 +84,27 @@ fn device_consent(consent: Consent) -> devices::Consent {
     devices::Consent { force: consent.force, yes: consent.yes }
 }
 
+/// A program of Rowen's is beside this one, and can run it again; others are in the PATH.
+fn tool(program: &str) -> Command {
+    if program != REMOTE {
+        return Command::new(program);
+    }
+    let own = std::env::current_exe().ok();
+    let beside = own.as_ref().and_then(|own| Some(own.parent()?.join(program))).filter(|path| path.exists());
+    let mut command = Command::new(beside.unwrap_or_else(|| program.into()));
+    if let Some(own) = own {
+        command.env("ROWEN_PROGRAM", own);
+    }
+    command
+}
+
 fn no_tool(program: &str, error: &std::io::Error) -> Trouble {
+    if program == REMOTE {
+        let message = format!(
+            "Cannot run {REMOTE}, which reads and writes stores: {error}. Debian's package of Rowen that has it is {REMOTE}."
+        );
+        return Trouble::other(ErrorKind::Internal, message);
+    }
     Trouble::other(ErrorKind::Internal, format!("Cannot run {program}: {error}. Is it installed?"))
 }
 
@@ -417,7 +438,7 @@ impl Backend for Host {
 
     fn run_tool(&mut self, words: &[&str]) -> Answer<i32> {
         let Some((program, arguments)) = words.split_first() else { return Ok(0) };
-        let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
+        let status = tool(program).args(arguments).stdin(Stdio::null()).status();
         // Any code but 0 will do; this one is the signal's number.
         Ok(status.map_err(|e| no_tool(program, &e))?.code().unwrap_or(i32::from(exit::FAILED)))
     }

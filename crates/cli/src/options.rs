@@ -379,6 +379,15 @@ options! {
     DryRun None, "dryrun", Kind::Flag, "Only say what would be done.";
     RemoveAll None, "all", Kind::Flag, "Remove all that the policies do not keep, also if that is more than half of a volume's snapshots.";
     StatusFormat None, "format", Kind::Word(&["table", "json", "prometheus"]), "For people, for programs, or in the text format of Prometheus.";
+    StoreVolume None, "as", Kind::Text("NAME"), "Name of the volume in the store, if not that of the snapshot's origin.";
+    StorePoint Some('n'), "name", Kind::Text("NAME"), "Name of the point in the store, or of the snapshot that is made of it.";
+    Whole None, "full", Kind::Flag, "All of it, also if the store has an older point.";
+    Endpoint None, "endpoint", Kind::Text("URL"), "Where the service of an object store answers, if that is not its usual place.";
+    Region None, "region", Kind::Text("NAME"), "The region of the bucket.";
+    SingleWriter None, "singlewriter", Kind::Flag, "Take a store in which two programs can create one object. Never let two write to it at once.";
+    EncryptTo None, "encryptto", Kind::Text("RECIPIENT"), "Refused: stores are not encrypted yet.";
+    CheckData None, "data", Kind::Flag, "Read all data, too.";
+    Older None, "older", Kind::Text("TIME"), "Give up pushes that made no progress for so long: 12h, 3d. If it is not given, 7d.";
     Ssh Some('e'), "ssh", Kind::Text("COMMAND"), "How another host is reached, with its options: \"ssh -p 2222 -i KEY\".";
     Once None, "once", Kind::Flag, "Print one frame as text, and end.";
     ListVolumes None, "listlvs", Kind::Flag, "Show the group of the device and its volumes.";

@@ -5,7 +5,8 @@ use crate::command::{Command, Operands};
 use crate::commands::{
     backup, bookmark, bundle, config, diff, display, documents, facts, features, history, holds, info, iostat,
     lvchange, lvconvert, lvcreate, lvremove, lvrename, lvresize, metrics, own, points, pv, pv_edit, pvmove, receive,
-    refused, replicate, reports, restore, scans, send, status, thin, top, tree, trim, upgrade, vg, vg_edit, vgcfg,
+    refused, replicate, reports, restore, scans, send, status, stores, thin, top, tree, trim, upgrade, vg, vg_edit,
+    vgcfg,
 };
 use crate::failure::Result;
 use crate::options::Opt::{self, *};
@@ -1302,6 +1303,62 @@ pub const COMMANDS: &[Command] = &[
             ("rowen restore vg0/db --at 2026-11-21 --replace", "vg0/db itself; newer snapshots stay"),
         ],
         run: restore::restore,
+    },
+    Command {
+        name: "push",
+        summary: "Bring a snapshot into a store, or what changed since the newest one that the store has",
+        is_lvm: false,
+        forms: &["VG/SNAPSHOT STORE"],
+        operands: Operands::VolumeFirst,
+        options: &[StoreVolume, StorePoint, Whole, DryRun],
+        examples: &[
+            ("rowen push vg0/db-tue backups", "what changed since the newest snapshot or bookmark that both have"),
+            ("rowen push --full vg0/db-tue backups", "all of it"),
+            ("rowen push --as mail-db vg0/db-tue backups", "the volume has another name there"),
+        ],
+        run: stores::push,
+    },
+    Command {
+        name: "pull",
+        summary: "Make a volume of a point of a store, or bring a volume to that point",
+        is_lvm: false,
+        forms: &["STORE VOLUME@POINT VG/LV"],
+        operands: Operands::Nothing,
+        options: &[StorePoint, DryRun],
+        examples: &[
+            ("rowen pull backups db@db-tue vg1/db", "makes vg1/db and its snapshot db-tue"),
+            ("rowen pull backups db@db-wed vg1/db", "what changed, if nobody wrote to vg1/db"),
+        ],
+        run: stores::pull,
+    },
+    Command {
+        name: "store",
+        summary: "Add, list, clean and check the stores of rowen push and rowen pull",
+        is_lvm: false,
+        forms: &[
+            "add NAME file:///DIRECTORY|s3://BUCKET[/PREFIX]",
+            "list [ STORE ]",
+            "forget STORE VOLUME@POINT ...",
+            "gc STORE",
+            "check STORE",
+            "remove STORE",
+        ],
+        operands: Operands::Nothing,
+        options: &[Json, DryRun, Endpoint, Region, SingleWriter, EncryptTo, CheckData, Older],
+        examples: &[
+            ("rowen store add backups file:///srv/backups", "a directory, which exists"),
+            (
+                "rowen store add s3main s3://bucket/rowen --region eu-central-1",
+                "with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+            ),
+            ("rowen store list", "the stores that this host knows"),
+            ("rowen store list backups", "the points of one"),
+            ("rowen store forget backups db@db-mon", "other points keep what they share with it"),
+            ("rowen store gc backups", "deletes what no point needs"),
+            ("rowen store check --data backups", "reads all of it, and says which points are damaged"),
+            ("rowen store remove backups", "this host knows it no more; what is there stays"),
+        ],
+        run: stores::store,
     },
     Command {
         name: "thin_send",

@@ -22,6 +22,7 @@ mod bytes;
 mod error;
 mod frame;
 mod reader;
+pub mod store;
 mod token;
 mod writer;
 

@@ -297,7 +297,7 @@ fn frames_that_may_be_passed_over_are() {
 #[test]
 fn a_length_takes_no_memory() {
     let mut huge = begun();
-    let mut frame = header(at(2), frame::DATA, 0, &[]);
+    let mut frame = header(at(2), frame::DATA, 0, [&[], &[]]);
     frame[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     huge.extend(frame);
     let (mut reader, ..) = StreamReader::begin(&huge[..]).unwrap();

@@ -43,6 +43,7 @@ pub mod scans;
 pub mod send;
 pub mod sources;
 pub mod status;
+pub mod stores;
 pub mod thin;
 pub mod top;
 #[cfg(test)]

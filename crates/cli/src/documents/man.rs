@@ -21,6 +21,7 @@ pub fn pages(commands: &[Command]) -> Vec<Page> {
     pages.push(overview(commands));
     pages.push(of_fields());
     pages.push(of_web());
+    pages.push(of_remote());
     pages
 }
 
@@ -188,6 +189,27 @@ fn of_web() -> Page {
     page.section("SEE ALSO");
     page.macro_line("\\fBrowen\\-facts\\fR(8), \\fBrowen\\-top\\fR(8), \\fBrowen\\-status\\fR(8)");
     Page { file: "rowen-web.8".to_owned(), text: page.0 }
+}
+
+/// The manual page of `rowen-remote`, which other commands run.
+fn of_remote() -> Page {
+    let mut page = Roff::new("rowen-remote", "points of volumes in directories and object stores");
+    page.section("SYNOPSIS");
+    page.macro_line("\\fBrowen\\-remote\\fR push|pull|store ...");
+    page.section("DESCRIPTION");
+    page.text(
+        "The program that \"rowen push\", \"rowen pull\" and \"rowen store\" run, with the same words. It reads and writes stores, and runs \
+         \"rowen send\" and \"rowen receive\" for all that concerns a volume group. It is the only program of Rowen with network code.",
+    );
+    page.section("ENVIRONMENT");
+    page.term("ROWEN_PROGRAM", "The rowen that it runs, if not the one beside it or in the PATH.");
+    page.term("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and others", "Who it is for an object store.");
+    page.section("FILES");
+    page.term("/etc/rowen/stores/NAME.conf", "Where the store of this name is.");
+    page.term("/etc/rowen/stores/NAME.seen", "What was seen last of its log: an older copy of the store is refused.");
+    page.section("SEE ALSO");
+    page.macro_line("\\fBrowen\\-push\\fR(8), \\fBrowen\\-pull\\fR(8), \\fBrowen\\-store\\fR(8)");
+    Page { file: "rowen-remote.8".to_owned(), text: page.0 }
 }
 
 fn of_fields() -> Page {

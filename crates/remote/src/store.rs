@@ -1,0 +1,338 @@
+//! `rowen store`: which stores there are, what they have, and how they are cleaned.
+
+use crate::arguments::Arguments;
+use crate::failure::{Failure, Result, failed, of_store, usage};
+use crate::known::{Known, check_name, hex, now};
+use crate::meter::{Meter, size};
+use crate::places::{Place, objects};
+use crate::probe::probe;
+use rowen_control::time;
+use rowen_control::uuids;
+use rowen_engine::units::Uuid;
+use rowen_transfer::BLOCK;
+use rowen_transfer::store::{self, Log, Point, StoreError};
+use serde_json::{Value, json};
+
+/// A job that made no entry for so long is given up by `gc`.
+const OLD: u64 = 7 * 24 * 3600;
+
+pub fn store(arguments: &Arguments) -> Result {
+    match arguments.positionals.get(1).map(String::as_str) {
+        Some("add") => add(arguments),
+        Some("list" | "ls") => list(arguments),
+        Some("forget") => forget(arguments),
+        Some("gc") => gc(arguments),
+        Some("check") => check(arguments),
+        Some("remove") => remove(arguments),
+        Some(other) => Err(usage(format!(
+            "\"rowen store {}\" is not known: add, list, check, gc, forget, remove.",
+            other.escape_debug()
+        ))),
+        None => Err(usage("Please say what shall be done: add, list, check, gc, forget, remove.")),
+    }
+}
+
+fn named(arguments: &Arguments) -> Result<&str> {
+    match &arguments.positionals[2..] {
+        [name] => Ok(name),
+        _ => Err(usage("Please specify one store.")),
+    }
+}
+
+/// `rowen store add`: probes the place, makes a store there if there is none, and remembers it.
+fn add(arguments: &Arguments) -> Result {
+    let [_, _, name, url] = &arguments.positionals[..] else {
+        return Err(usage("Please specify a name and a place: NAME s3://BUCKET/PREFIX or NAME file:///DIRECTORY."));
+    };
+    check_name(name)?;
+    for option in ["--encryptto", "--keyfile", "--sign"] {
+        if arguments.has(option) {
+            return Err(usage(format!(
+                "{option} is not there yet: stores are not encrypted. Encrypt the disk or the bucket below it."
+            )));
+        }
+    }
+    if let Some(known) = Known::read(name)? {
+        return Err(failed(format!("There is a store {name} already: {}.", known.url)));
+    }
+    let text = |option| arguments.text(option).map(str::to_owned);
+    let mut known = Known {
+        name: name.clone(),
+        url: url.trim_end_matches('/').to_owned(),
+        endpoint: text("--endpoint"),
+        region: text("--region"),
+        single_writer: arguments.has("--singlewriter"),
+        ..Known::default()
+    };
+    if let Some(path) = known.url.strip_prefix("file://")
+        && !std::path::Path::new(path).is_dir()
+    {
+        return Err(failed(format!(
+            "{path} is no directory: make it first, so that a disk that is not mounted is noticed."
+        )));
+    }
+    let writer = uuids::fresh().0;
+    let objects = objects(&known, writer)?;
+    let nonce = hex(&writer);
+    let fault = probe(&*objects, &nonce).map_err(|trouble| failed(format!("Cannot use {url}: {}.", trouble.why)))?;
+    match fault {
+        Some(fault) if !known.single_writer => {
+            return Err(failed(format!(
+                "{url} cannot be a store: {fault}. Two hosts that push at once would lose points. With --single-writer it is taken; then \
+                 never let two programs write to it at once."
+            )));
+        }
+        Some(fault) => eprintln!("  Warning: {fault}. Never let two programs write to {name} at once."),
+        None => {}
+    }
+    let what = format!("Cannot make a store at {url}");
+    known.uuid = store::create(&*objects, uuids::fresh().0).map_err(|error| of_store(&what, &error))?;
+    known.write()?;
+    let place = Place::open(name)?;
+    let log = place.log()?;
+    place.saw(&log);
+    match log.state.points.len() {
+        0 => println!("  Store {name} is at {url}."),
+        count => println!("  Store {name} is at {url}, and has {count} points."),
+    }
+    Ok(())
+}
+
+/// `rowen store remove`: this host forgets the store, which stays as it is.
+fn remove(arguments: &Arguments) -> Result {
+    let name = named(arguments)?;
+    let known = Known::read(name)?.ok_or_else(|| failed(format!("There is no store {name}.")))?;
+    known.remove()?;
+    println!("  This host knows {name} no more. What is at {} stays.", known.url);
+    Ok(())
+}
+
+pub fn lvm_text(uuid: [u8; 16]) -> String {
+    uuids::lvm_text(Uuid(uuid))
+}
+
+fn list(arguments: &Arguments) -> Result {
+    if arguments.positionals.len() == 2 {
+        return list_stores(arguments);
+    }
+    let name = named(arguments)?;
+    let place = Place::open(name)?;
+    let log = place.log()?;
+    place.saw(&log);
+    let mut points: Vec<(&u64, &Point)> = log.state.points.iter().collect();
+    points.sort_by_key(|(number, point)| (point.about.volume.clone(), **number));
+    if arguments.has("--json") {
+        let document = json!({
+            "store": name, "url": place.known.url, "store_uuid": hex(&place.known.uuid),
+            "points": points.iter().map(|(number, point)| of_point(**number, point)).collect::<Vec<_>>(),
+            "unfinished": log.state.jobs.iter().map(|(number, job)| json!({
+                "job": number, "volume": job.about.volume, "point": job.about.point,
+                "point_uuid": lvm_text(job.about.uuid), "group": job.about.group_name, "time": job.time,
+            })).collect::<Vec<_>>(),
+        });
+        println!("{document}");
+        return Ok(());
+    }
+    if !points.is_empty() {
+        println!("  {:<28} {:<26} {:>12} {:>12} {:>12}  FROM", "POINT", "MADE", "SIZE", "DATA", "UPLOADED");
+    }
+    for (_, point) in &points {
+        let about = &point.about;
+        println!(
+            "  {:<28} {:<26} {:>12} {:>12} {:>12}  {}",
+            format!("{}@{}", about.volume, about.point),
+            time::long(about.made),
+            size(about.blocks * BLOCK),
+            size(point.table.data_blocks * BLOCK),
+            size(point.table.uploaded),
+            about.group_name
+        );
+    }
+    for (number, job) in &log.state.jobs {
+        println!(
+            "  Not finished: job {number}, {}@{} from {}, begun or continued at {}.",
+            job.about.volume,
+            job.about.point,
+            job.about.group_name,
+            time::long(job.time)
+        );
+    }
+    if points.is_empty() && log.state.jobs.is_empty() {
+        println!("  Store {name} has no points. \"rowen push VG/SNAPSHOT {name}\" makes one.");
+    }
+    Ok(())
+}
+
+fn of_point(number: u64, point: &Point) -> Value {
+    let about = &point.about;
+    json!({
+        "number": number, "volume": about.volume, "point": about.point, "point_uuid": lvm_text(about.uuid),
+        "group": about.group_name, "group_uuid": lvm_text(about.group), "made": about.made, "pushed": point.time,
+        "size_bytes": about.blocks * BLOCK, "data_bytes": point.table.data_blocks * BLOCK,
+        "uploaded_bytes": point.table.uploaded,
+    })
+}
+
+fn list_stores(arguments: &Arguments) -> Result {
+    let mut stores = Vec::new();
+    for name in Known::all()? {
+        match Known::read(&name)? {
+            Some(known) => stores.push(known),
+            None => continue,
+        }
+    }
+    if arguments.has("--json") {
+        let rows: Vec<Value> = stores
+            .iter()
+            .map(|known| json!({"store": known.name, "url": known.url, "store_uuid": hex(&known.uuid)}))
+            .collect();
+        println!("{}", json!({ "stores": rows }));
+        return Ok(());
+    }
+    if stores.is_empty() {
+        println!("  This host knows no store. \"rowen store add NAME PLACE\" adds one.");
+        return Ok(());
+    }
+    println!("  {:<20} PLACE", "STORE");
+    for known in stores {
+        println!("  {:<20} {}", known.name, known.url);
+    }
+    Ok(())
+}
+
+/// The point of these words: VOLUME@POINT, or a point's uuid.
+pub fn find<'l>(log: &'l Log<'_>, store: &str, word: &str) -> Result<(u64, &'l Point)> {
+    let uuid = crate::group::uuid(word);
+    let is_it = |point: &Point| match word.split_once('@') {
+        Some((volume, name)) => point.about.volume == volume && point.about.point == name,
+        None => uuid == Some(point.about.uuid),
+    };
+    let mut found = log.state.points.iter().filter(|(_, point)| is_it(point));
+    match (found.next(), found.next()) {
+        (Some((number, point)), None) => Ok((*number, point)),
+        (None, _) => Err(failed(format!(
+            "{store} has no point {}: \"rowen store list {store}\" shows them. A point is called VOLUME@POINT.",
+            word.escape_debug()
+        ))),
+        (Some(_), Some(_)) => Err(failed(format!(
+            "{store} has several points {word}: give the uuid that \"rowen store list --json {store}\" shows."
+        ))),
+    }
+}
+
+fn forget(arguments: &Arguments) -> Result {
+    let [_, _, name, words @ ..] = &arguments.positionals[..] else {
+        return Err(usage("Please specify a store and points of it: STORE VOLUME@POINT ..."));
+    };
+    if words.is_empty() {
+        return Err(usage("Please specify points of the store: VOLUME@POINT."));
+    }
+    let place = Place::open(name)?;
+    let mut log = place.log()?;
+    let points: Vec<u64> =
+        words.iter().map(|word| find(&log, name, word).map(|(number, _)| number)).collect::<Result<_>>()?;
+    if !arguments.has("--dryrun") {
+        store::forget(&mut log, &points)
+            .map_err(|error| of_store(&format!("Cannot forget points of {name}"), &error))?;
+        place.saw(&log);
+    }
+    let would = if arguments.has("--dryrun") { "Would forget" } else { "Forgot" };
+    println!("  {would} {} of {name}. \"rowen store gc {name}\" deletes what no other point needs.", words.join(", "));
+    Ok(())
+}
+
+fn age(arguments: &Arguments) -> Result<u64> {
+    let Some(text) = arguments.text("--older") else { return Ok(OLD) };
+    let (number, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
+    let seconds = match unit {
+        "d" => Some(86_400),
+        "h" => Some(3600),
+        "m" => Some(60),
+        "s" => Some(1),
+        _ => None,
+    };
+    let age = seconds.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
+    age.ok_or_else(|| usage(format!("\"{}\" is no time: 7d are seven days, 12h twelve hours.", text.escape_debug())))
+}
+
+fn gc(arguments: &Arguments) -> Result {
+    let name = named(arguments)?;
+    let (place, age) = (Place::open(name)?, age(arguments)?);
+    let mut log = place.log()?;
+    let is_dry = arguments.has("--dryrun");
+    let what = format!("Cannot clean {name}");
+    let told = |error: StoreError| of_store(&what, &error);
+    let now = now();
+    let is_old = |_: u64, job: &store::Job| job.time.saturating_add(age) <= now;
+    if is_dry {
+        for (number, job) in log.state.jobs.iter().filter(|(number, job)| is_old(**number, job)) {
+            println!("  Would give up job {number}: {}@{}.", job.about.volume, job.about.point);
+        }
+    } else {
+        for job in store::abandon(&mut log, is_old).map_err(told)? {
+            println!("  Gave up a push that made no progress for long (entry {job}).");
+        }
+    }
+    let mut meter = Meter::new(format!("cleaning {name}"), 0);
+    let cleaned = store::clean(&mut log, is_dry, &mut |done, total| meter.count(done, total)).map_err(told)?;
+    drop(meter);
+    place.saw(&log);
+    let would = if is_dry { "Would delete" } else { "Deleted" };
+    println!("  {would} {} segments of {name}; {} are needed.", cleaned.segments, cleaned.kept);
+    Ok(())
+}
+
+fn check(arguments: &Arguments) -> Result {
+    let name = named(arguments)?;
+    let place = Place::open(name)?;
+    let log = place.log()?;
+    let mut meter = Meter::new(format!("checking {name}"), 0);
+    let data = arguments.has("--data");
+    let checked = store::check(&log, data, &mut |done, total| meter.count(done, total))
+        .map_err(|error| of_store(&format!("Cannot check {name}"), &error))?;
+    drop(meter);
+    place.saw(&log);
+    let is_sound = checked.damaged.is_empty() && checked.faults.is_empty();
+    if arguments.has("--json") {
+        let damaged = checked.damaged.iter().map(|(number, faults)| {
+            let point = log.state.points.get(number).map(|point| of_point(*number, point));
+            json!({ "point": point, "faults": faults })
+        });
+        println!(
+            "{}",
+            json!({
+                "store": name, "entries": checked.entries, "points": checked.points, "segments": checked.segments,
+                "pages": checked.pages, "data_blocks_read": checked.blocks, "unused_segments": checked.unused.len(),
+                "faults": checked.faults, "damaged": damaged.collect::<Vec<_>>(),
+            })
+        );
+    } else {
+        for fault in &checked.faults {
+            println!("  {fault}.");
+        }
+        for (number, faults) in &checked.damaged {
+            let about = log.state.points.get(number).map(|point| &point.about);
+            let called = about.map_or_else(String::new, |about| format!("{}@{}", about.volume, about.point));
+            println!("  {called} cannot be read as a whole:");
+            faults.iter().take(10).for_each(|fault| println!("    {fault}."));
+        }
+        println!(
+            "  {name}: {} entries, {} points, {} segments, {} pages{}; {} segments that nothing needs.",
+            checked.entries,
+            checked.points,
+            checked.segments,
+            checked.pages,
+            if data { format!(", {} blocks of data", checked.blocks) } else { String::new() },
+            checked.unused.len()
+        );
+        if is_sound {
+            let how = if data {
+                "All of it is as it was written"
+            } else {
+                "All that was read is as it was written; --data reads the data, too"
+            };
+            println!("  {how}.");
+        }
+    }
+    if is_sound { Ok(()) } else { Err(Failure { code: crate::failure::FAILED, message: String::new() }) }
+}

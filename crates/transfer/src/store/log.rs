@@ -1,0 +1,203 @@
+//! Reads a store's log to its end, and adds entries to it.
+
+use super::entry::{Entry, HEAD, HEADER, Kind, Numbers, Say, entry_name, hash_of, state_name};
+use super::error::{Result, StoreError};
+use super::objects::{self, Objects};
+use super::seal::{From, Seal};
+use super::state::{Outcome, State};
+use rowen_engine::planted;
+
+const MAGIC: [u8; 4] = *b"RwSo";
+const VERSION: u16 = 1;
+/// A state is kept after as many entries.
+pub const EVERY: u64 = 16;
+
+/// An entry of a log that somebody saw: a log that has not got it went back in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub entry: u64,
+    pub hash: [u8; 32],
+}
+
+/// A store that is open: what its log says as far as it was read.
+pub struct Log<'a> {
+    pub objects: &'a dyn Objects,
+    pub seal: Seal,
+    pub state: State,
+    writer: [u8; 16],
+    clock: Box<dyn Fn() -> u64 + 'a>,
+}
+
+/// Makes a store where there is none, and says which one is there.
+pub fn create(objects: &dyn Objects, fresh: [u8; 16]) -> Result<[u8; 16]> {
+    if let Some(bytes) = objects::get(objects, HEADER, None)? {
+        return header(&bytes);
+    }
+    let mut out = Vec::new();
+    out.extend(MAGIC);
+    out.extend(VERSION.to_le_bytes());
+    out.extend(0u64.to_le_bytes());
+    out.extend(fresh);
+    let out = Seal::plain(fresh).sealed(HEADER, out);
+    match objects::create(objects, HEADER, &out)? {
+        None => Ok(fresh),
+        Some(there) => header(&there),
+    }
+}
+
+/// The identifier of the store that is there.
+pub fn identify(objects: &dyn Objects) -> Result<Option<[u8; 16]>> {
+    objects::get(objects, HEADER, None)?.map(|bytes| header(&bytes)).transpose()
+}
+
+fn header(bytes: &[u8]) -> Result<[u8; 16]> {
+    let mut from = From::new(HEADER, bytes);
+    if from.array::<4>()? != MAGIC {
+        return Err(from.damaged("it is no store of rowen"));
+    }
+    let version = from.u16()?;
+    if version != VERSION {
+        return Err(StoreError::Newer(format!("it has version {version}, and this program knows version {VERSION}")));
+    }
+    let features = from.u64()?;
+    if features != 0 {
+        return Err(StoreError::Newer(format!("it has features {features:#x}, which this program does not know")));
+    }
+    let store = from.array()?;
+    Seal::plain(store).opened(HEADER, bytes)?;
+    Ok(store)
+}
+
+impl<'a> Log<'a> {
+    /// Opens a store, and reads its log to the end.
+    pub fn open(
+        objects: &'a dyn Objects,
+        store: [u8; 16],
+        writer: [u8; 16],
+        clock: impl Fn() -> u64 + 'a,
+        seen: Option<Seen>,
+    ) -> Result<Log<'a>> {
+        match identify(objects)? {
+            Some(there) if there == store => {}
+            Some(_) => return Err(StoreError::Refused("another store is there than the one that was added".into())),
+            None => return Err(StoreError::Refused("there is no store of rowen".into())),
+        }
+        let seal = Seal::plain(store);
+        let mut log = Log { objects, seal, state: State::new(store), writer, clock: Box::new(clock) };
+        log.state = log.nearest()?;
+        log.catch_up_past(seen)?;
+        if let Some(seen) = seen.filter(|seen| log.state.next_entry <= seen.entry) {
+            return Err(StoreError::Broken(format!(
+                "its log ends at entry {}, and this host saw entry {}: the store went back in time",
+                log.state.next_entry - 1,
+                seen.entry
+            )));
+        }
+        Ok(log)
+    }
+
+    /// What this host saw last.
+    pub fn seen(&self) -> Seen {
+        Seen { entry: self.state.next_entry - 1, hash: self.state.hash }
+    }
+
+    /// The newest kept state that the hint leads to. Without hint or states, the beginning.
+    fn nearest(&self) -> Result<State> {
+        let begin = State::new(self.state.store);
+        let Some(hint) = objects::get(self.objects, HEAD, None)?.and_then(|bytes| hinted(&self.seal, &bytes)) else {
+            return Ok(begin);
+        };
+        let newest = hint / EVERY * EVERY;
+        for back in [0, EVERY, 2 * EVERY] {
+            let Some(after) = newest.checked_sub(back).filter(|after| *after > 0) else { break };
+            let Some(bytes) = objects::get(self.objects, &state_name(after), None)? else { continue };
+            match State::decode(&self.seal, self.state.store, after, &bytes) {
+                // It follows from the log, which is read instead.
+                Err(StoreError::Damaged { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        Ok(begin)
+    }
+
+    pub fn catch_up(&mut self) -> Result<()> {
+        self.catch_up_past(None)
+    }
+
+    fn catch_up_past(&mut self, seen: Option<Seen>) -> Result<()> {
+        loop {
+            let number = self.state.next_entry;
+            let Some(bytes) = objects::get(self.objects, &entry_name(number), None)? else { return Ok(()) };
+            self.take(number, &bytes)?;
+            if seen.is_some_and(|seen| seen.entry == number && seen.hash != self.state.hash) {
+                return Err(StoreError::Broken(format!(
+                    "entry {number} of its log is not the one that this host saw: it was replaced"
+                )));
+            }
+        }
+    }
+
+    fn take(&mut self, number: u64, bytes: &[u8]) -> Result<Outcome> {
+        let entry = Entry::decode(&self.seal, number, bytes)?;
+        self.state.apply(&entry, hash_of(bytes))
+    }
+
+    /// Adds an entry, which is made of what the log says up to it (SO1). `make` is asked again when somebody else's entry came first; it
+    /// gives none if nothing is to be done any more.
+    pub fn add(&mut self, mut make: impl FnMut(&State) -> Result<Option<Say>>) -> Result<Option<(u64, Outcome)>> {
+        loop {
+            self.catch_up()?;
+            let Some(say) = make(&self.state)? else { return Ok(None) };
+            let number = self.state.next_entry;
+            let entry = Entry { number, before: self.state.hash, writer: self.writer, time: (self.clock)(), say };
+            let bytes = entry.encode(&self.seal);
+            if planted::is("store_entry_replaced") {
+                objects::replace(self.objects, &entry_name(number), &bytes)?;
+            } else if let Some(other) = objects::create(self.objects, &entry_name(number), &bytes)? {
+                self.take(number, &other)?;
+                continue;
+            }
+            let outcome = self.state.apply(&entry, hash_of(&bytes))?;
+            self.hint(number);
+            return Ok(Some((number, outcome)));
+        }
+    }
+
+    /// Makes the way to the end shorter for others. Nothing depends on it.
+    fn hint(&self, number: u64) {
+        if number.is_multiple_of(EVERY) {
+            let _not_kept = objects::create(self.objects, &state_name(number), &self.state.encode(&self.seal));
+        }
+        let text = self.seal.sealed(HEAD, number.to_le_bytes().to_vec());
+        let _not_told = objects::replace(self.objects, HEAD, &text);
+    }
+
+    /// An entry of a job that must be open.
+    pub fn add_for_job(&mut self, job: u64, say: Say) -> Result<u64> {
+        match self.add(|_| Ok(Some(say.clone())))? {
+            Some((number, Outcome::Valid)) => Ok(number),
+            Some((_, Outcome::Void(how))) => Err(StoreError::JobIsOver { job, how }),
+            None => Err(StoreError::JobIsOver { job, how: "ended".into() }),
+        }
+    }
+
+    /// More numbers for an open job.
+    pub fn more(&mut self, job: u64, kind: Kind, count: u64) -> Result<Numbers> {
+        let mut given = None;
+        let made = self.add(|state| {
+            let numbers = state.free(&[(kind, count)]);
+            given = numbers.first().copied();
+            Ok(Some(Say::More { job, numbers }))
+        })?;
+        match (made, given) {
+            (Some((_, Outcome::Valid)), Some(numbers)) => Ok(numbers),
+            (Some((_, Outcome::Void(how))), _) => Err(StoreError::JobIsOver { job, how }),
+            _ => Err(StoreError::JobIsOver { job, how: "ended".into() }),
+        }
+    }
+}
+
+fn hinted(seal: &Seal, bytes: &[u8]) -> Option<u64> {
+    let body = seal.opened(HEAD, bytes).ok()?;
+    body.try_into().ok().map(u64::from_le_bytes)
+}
