@@ -167,7 +167,7 @@ fn a_filesystem_that_does_not_answer_holds_up_nobody() {
     let lines: Vec<&str> = said.lines().collect();
     let told = |line: &&str| line.contains("nothing answers for 1 s") || line.contains("still hang in the kernel");
     // Both of the devices file, the settings with their second line, both of the copies, and the history.
-    assert_eq!(lines.iter().copied().filter(|line| told(&line)).count(), 6, "{said}");
+    assert_eq!(lines.iter().copied().filter(told).count(), 6, "{said}");
     for file in ["/devices", "/rowen.conf", "/history"] {
         assert!(lines.iter().any(|line| told(line) && line.contains(file)), "{file}: {said}");
     }
