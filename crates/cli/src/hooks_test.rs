@@ -85,8 +85,6 @@ fn after_runs() {
     // As if this process had been killed: only the kernel closes the pipe.
     let mut later = hook("left").later().unwrap();
     let mut child = later.child.take().unwrap();
-    // The shell has begun to wait.
-    std::thread::sleep(Duration::from_millis(500));
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(),
         rustix::process::Signal::TERM,
