@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+#[cfg(feature = "s3")]
 mod cloud;
 mod directory;
 mod failure;

@@ -1,5 +1,6 @@
 //! Stores as this program meets them: their objects, their logs, and one program at a time where that matters.
 
+#[cfg(feature = "s3")]
 use crate::cloud::Cloud;
 use crate::directory::Directory;
 use crate::failure::{Result, failed, usage};
@@ -23,7 +24,10 @@ pub fn objects(known: &Known, writer: [u8; 16]) -> Result<Box<dyn Objects>> {
     let path = known.url.strip_prefix("file://");
     match path {
         Some(path) if path.starts_with('/') => Ok(Box::new(Directory::new(Path::new(path), writer))),
+        #[cfg(feature = "s3")]
         None if known.url.starts_with("s3://") => Ok(Box::new(Cloud::new(known)?)),
+        #[cfg(not(feature = "s3"))]
+        None if known.url.starts_with("s3://") => Err(failed("This rowen-remote was built without object stores.")),
         Some(_) => Err(usage("A directory is given with its whole path: file:///srv/rowen.")),
         None => Err(usage(format!(
             "\"{}\" is no place for a store that this program knows: file:///DIRECTORY and s3://BUCKET/PREFIX are.",

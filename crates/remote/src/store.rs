@@ -276,6 +276,10 @@ fn gc(arguments: &Arguments) -> Result {
     let mut meter = Meter::new(format!("cleaning {name}"), 0);
     let cleaned = store::clean(&mut log, is_dry, &mut |done, total| meter.count(done, total)).map_err(told)?;
     drop(meter);
+    let late = if is_dry { 0 } else { store::sweep(&log).map_err(told)? };
+    if late > 0 {
+        println!("  Deleted {late} segments that arrived after their push was given up.");
+    }
     place.saw(&log);
     let would = if is_dry { "Would delete" } else { "Deleted" };
     println!("  {would} {} segments of {name}; {} are needed.", cleaned.segments, cleaned.kept);

@@ -122,7 +122,7 @@ pub fn check(log: &Log<'_>, data: bool, tell: &mut dyn FnMut(u64, u64)) -> Resul
             Err(faults) => checked.damaged.entry(*number).or_default().extend(faults),
         }
     }
-    let listed = listed(log, &mut checked)?;
+    let listed = listed(log, &mut checked.faults)?;
     let total = used.len() as u64;
     for (done, (segment, points)) in (1..).zip(&used) {
         if let Err(error) = segment_of(log, &segments, (*segment, &listed), data, &mut checked.blocks) {
@@ -133,29 +133,26 @@ pub fn check(log: &Log<'_>, data: bool, tell: &mut dyn FnMut(u64, u64)) -> Resul
         tell(done, total);
     }
     checked.segments = listed.len() as u64;
-    let open: BTreeSet<u64> = log
-        .state
-        .jobs
-        .values()
-        .flat_map(|job| job.numbers())
-        .flat_map(Numbers::all)
-        .map(|(_, number)| number)
-        .collect();
     // What a table names is not litter, also where its map is damaged.
-    let mut kept = open;
-    for (_, point) in log.state.needed() {
-        if let Ok(contents) = segments.table(point.table.at) {
-            kept.extend(contents.uses.into_keys());
-        }
-    }
-    let is_unused = |(number, _): &(&u64, &(Kind, u64))| !kept.contains(number) && **number < log.state.next_number;
-    checked.unused = listed.iter().filter(is_unused).map(|(number, (kind, _))| (*kind, *number)).collect();
+    let tables = log.state.needed().filter_map(|(_, point)| segments.table(point.table.at).ok());
+    let kept: BTreeSet<u64> = tables.flat_map(|contents| contents.uses.into_keys()).collect();
+    checked.unused = unused(&log.state, &listed, &kept);
     Ok(checked)
 }
 
-/// Deletes segments that a check found unused, whatever the log says of them: what landed late.
-pub fn sweep(log: &Log<'_>, unused: &[(Kind, u64)]) -> Result<()> {
-    unused.iter().try_for_each(|(kind, number)| objects::delete(log.objects, &kind.name(*number)))
+/// Segments that are there, of jobs that ended, and that nothing needs.
+fn unused(state: &State, listed: &BTreeMap<u64, (Kind, u64)>, needed: &BTreeSet<u64>) -> Vec<(Kind, u64)> {
+    let open = state.jobs.values().flat_map(|job| job.numbers()).flat_map(Numbers::all);
+    let open: BTreeSet<u64> = open.map(|(_, number)| number).collect();
+    let is_unused = |number: &u64| !needed.contains(number) && !open.contains(number) && *number < state.next_number;
+    listed.iter().filter(|(number, _)| is_unused(number)).map(|(number, (kind, _))| (*kind, *number)).collect()
+}
+
+/// Deletes segments that landed after their job was cleaned away: the only ones that a list of names finds.
+pub fn sweep(log: &Log<'_>) -> Result<u64> {
+    let unused = unused(&log.state, &listed(log, &mut Vec::new())?, &needed(log)?);
+    unused.iter().try_for_each(|(kind, number)| objects::delete(log.objects, &kind.name(*number)))?;
+    Ok(unused.len() as u64)
 }
 
 fn whole_log(log: &Log<'_>) -> Result<()> {
@@ -173,7 +170,7 @@ fn whole_log(log: &Log<'_>) -> Result<()> {
     Ok(())
 }
 
-fn listed(log: &Log<'_>, checked: &mut Checked) -> Result<BTreeMap<u64, (Kind, u64)>> {
+fn listed(log: &Log<'_>, faults: &mut Vec<String>) -> Result<BTreeMap<u64, (Kind, u64)>> {
     let mut all = BTreeMap::new();
     for kind in [Kind::Data, Kind::Map] {
         for (name, len) in objects::list(log.objects, kind.prefix())? {
@@ -182,7 +179,7 @@ fn listed(log: &Log<'_>, checked: &mut Checked) -> Result<BTreeMap<u64, (Kind, u
                 Some(number) => {
                     all.insert(number, (kind, len));
                 }
-                None => checked.faults.push(format!("{name} is not an object of rowen")),
+                None => faults.push(format!("{name} is not an object of rowen")),
             }
         }
     }

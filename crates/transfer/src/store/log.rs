@@ -85,6 +85,9 @@ impl<'a> Log<'a> {
         let seal = Seal::plain(store);
         let mut log = Log { objects, seal, state: State::new(store), writer, clock: Box::new(clock) };
         log.state = log.nearest()?;
+        if seen.is_some_and(|seen| seen.entry == log.seen().entry && seen.hash != log.state.hash) {
+            return Err(replaced(log.state.next_entry - 1));
+        }
         log.catch_up_past(seen)?;
         if let Some(seen) = seen.filter(|seen| log.state.next_entry <= seen.entry) {
             return Err(StoreError::Broken(format!(
@@ -130,9 +133,7 @@ impl<'a> Log<'a> {
             let Some(bytes) = objects::get(self.objects, &entry_name(number), None)? else { return Ok(()) };
             self.take(number, &bytes)?;
             if seen.is_some_and(|seen| seen.entry == number && seen.hash != self.state.hash) {
-                return Err(StoreError::Broken(format!(
-                    "entry {number} of its log is not the one that this host saw: it was replaced"
-                )));
+                return Err(replaced(number));
             }
         }
     }
@@ -195,6 +196,10 @@ impl<'a> Log<'a> {
             _ => Err(StoreError::JobIsOver { job, how: "ended".into() }),
         }
     }
+}
+
+fn replaced(number: u64) -> StoreError {
+    StoreError::Broken(format!("entry {number} of its log is not the one that this host saw: it was replaced"))
 }
 
 fn hinted(seal: &Seal, bytes: &[u8]) -> Option<u64> {

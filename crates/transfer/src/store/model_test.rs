@@ -257,8 +257,7 @@ fn verdict(seed: u64, memory: &Memory, known: &Known) {
     assert!(memory.wrongs.lock().unwrap().is_empty(), "seed {seed}: {:?}", memory.wrongs.lock().unwrap());
     abandon(&mut log, |_, _| true).unwrap();
     clean(&mut log, false, &mut |_, _| {}).unwrap();
-    let litter = check(&log, false, &mut |_, _| {}).unwrap().unused;
-    sweep(&log, &litter).unwrap();
+    sweep(&log).unwrap();
     let checked = check(&log, true, &mut |_, _| {}).unwrap();
     assert!(checked.unused.is_empty() && checked.damaged.is_empty(), "seed {seed}: {checked:?}");
 }
