@@ -28,7 +28,7 @@ fn race(objects: &dyn Objects, name: &str) -> Result<Option<String>, Trouble> {
     });
     let winners: Vec<usize> =
         answers.iter().filter(|(_, answer)| matches!(answer, Ok(Created::New))).map(|(by, _)| *by).collect();
-    let failed = answers.iter().filter_map(|(_, answer)| answer.as_ref().err()).next();
+    let failed = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
     let there = objects.get(name, None)?;
     if winners.len() > 1 {
         return Ok(Some(format!("of {AT_ONCE} programs that created one object at once, {} succeeded", winners.len())));

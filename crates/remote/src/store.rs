@@ -176,10 +176,7 @@ fn of_point(number: u64, point: &Point) -> Value {
 fn list_stores(arguments: &Arguments) -> Result {
     let mut stores = Vec::new();
     for name in Known::all()? {
-        match Known::read(&name)? {
-            Some(known) => stores.push(known),
-            None => continue,
-        }
+        stores.extend(Known::read(&name)?);
     }
     if arguments.has("--json") {
         let rows: Vec<Value> = stores

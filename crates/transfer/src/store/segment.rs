@@ -107,7 +107,7 @@ impl Filling {
         if let Some(last) = self.held.last_mut() {
             let total = u64::from(last.range.blocks) + blocks;
             let joins = last.is_zeros == is_zeros && last.range.start + u64::from(last.range.blocks) == start;
-            if joins && total <= u64::from(u32::MAX) {
+            if joins && u32::try_from(total).is_ok() {
                 last.range.blocks = total as u32;
                 return;
             }
