@@ -4,6 +4,8 @@
 //! receive`, which it runs. So no program that holds disks links network code. Formats and rules are in `rowen_transfer::store`.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod console;
 mod arguments;
 #[cfg(feature = "s3")]
 mod cloud;
@@ -36,7 +38,7 @@ fn run() -> failure::Result {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let arguments = Arguments::parse(words)?;
     if arguments.has("--help") {
-        print!("{HELP}");
+        say!("{}", HELP.trim_end());
         return Ok(());
     }
     match arguments.positionals.first().map(String::as_str) {
@@ -44,11 +46,11 @@ fn run() -> failure::Result {
         Some("pull") => pull::pull(&arguments),
         Some("store") => store::store(&arguments),
         Some("version") => {
-            println!("  rowen-remote {}", env!("CARGO_PKG_VERSION"));
+            say!("  rowen-remote {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
         Some("help") => {
-            print!("{HELP}");
+            say!("{}", HELP.trim_end());
             Ok(())
         }
         _ => Err(failure::usage("Please say what shall be done: push, pull, store.")),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.message.lines().for_each(|line| eprintln!("  {line}"));
+            failure.message.lines().for_each(|line| complain!("  {line}"));
             ExitCode::from(failure.code)
         }
     }

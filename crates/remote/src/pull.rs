@@ -33,7 +33,7 @@ pub fn pull(arguments: &Arguments) -> Result {
     if arguments.has("--dryrun") {
         let since =
             since.as_ref().map_or_else(|| "all of it".to_owned(), |since| format!("what changed since {}", since.name));
-        println!("  Would pull {what} from {name} into {target}: {since}.");
+        say!("  Would pull {what} from {name} into {target}: {since}.");
         return Ok(());
     }
     let continues = token.as_ref().map(|(place, _)| *place);
@@ -75,7 +75,7 @@ pub fn pull(arguments: &Arguments) -> Result {
     if !ended.success() {
         return Err(Failure { code: group::code_of(ended), message: String::new() });
     }
-    println!("  Pulled {what} from {name} into {target}: {} read.", size(done * BLOCK));
+    say!("  Pulled {what} from {name} into {target}: {} read.", size(done * BLOCK));
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub fn push(arguments: &Arguments) -> Result {
     let mut log = place.log()?;
     let Some(wanted) = wanted(arguments, &log, volume, name)? else { return Ok(()) };
     if arguments.has("--dryrun") {
-        println!("  Would push {volume} to {name} as {}@{}: {}.", wanted.as_volume, wanted.as_point, wanted.since());
+        say!("  Would push {volume} to {name} as {}@{}: {}.", wanted.as_volume, wanted.as_point, wanted.since());
         return Ok(());
     }
     let turn = place.only_one(&hex(&wanted.uuid[..8]))?;
@@ -57,7 +57,7 @@ pub fn push(arguments: &Arguments) -> Result {
     }
     let since = wanted.since();
     let rest = if from > 0 { ", the rest of a push that was cut" } else { "" };
-    println!(
+    say!(
         "  Pushed {volume} to {name} as {}@{}: {since}{rest}, {} read, {} uploaded.",
         about.volume,
         about.point,
@@ -84,7 +84,7 @@ fn wanted(arguments: &Arguments, log: &Log<'_>, volume: &str, store: &str) -> Re
     check_name(as_volume)?;
     check_name(as_point)?;
     if let Some((_, there)) = log.state.find(&uuid) {
-        println!("  {store} has this already: {}@{}.", there.about.volume, there.about.point);
+        say!("  {store} has this already: {}@{}.", there.about.volume, there.about.point);
         return Ok(None);
     }
     let of_origin = group::points(&format!("{}/{origin}", snapshot.group))?;

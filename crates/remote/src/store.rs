@@ -82,7 +82,7 @@ fn add(arguments: &Arguments) -> Result {
                  never let two programs write to it at once."
             )));
         }
-        Some(fault) => eprintln!("  Warning: {fault}. Never let two programs write to {name} at once."),
+        Some(fault) => complain!("  Warning: {fault}. Never let two programs write to {name} at once."),
         None => {}
     }
     let what = format!("Cannot make a store at {url}");
@@ -92,8 +92,8 @@ fn add(arguments: &Arguments) -> Result {
     let log = place.log()?;
     place.saw(&log);
     match log.state.points.len() {
-        0 => println!("  Store {name} is at {url}."),
-        count => println!("  Store {name} is at {url}, and has {count} points."),
+        0 => say!("  Store {name} is at {url}."),
+        count => say!("  Store {name} is at {url}, and has {count} points."),
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ fn remove(arguments: &Arguments) -> Result {
     let name = named(arguments)?;
     let known = Known::read(name)?.ok_or_else(|| failed(format!("There is no store {name}.")))?;
     known.remove()?;
-    println!("  This host knows {name} no more. What is at {} stays.", known.url);
+    say!("  This host knows {name} no more. What is at {} stays.", known.url);
     Ok(())
 }
 
@@ -130,15 +130,15 @@ fn list(arguments: &Arguments) -> Result {
                 "point_uuid": lvm_text(job.about.uuid), "group": job.about.group_name, "time": job.time,
             })).collect::<Vec<_>>(),
         });
-        println!("{document}");
+        say!("{document}");
         return Ok(());
     }
     if !points.is_empty() {
-        println!("  {:<28} {:<26} {:>12} {:>12} {:>12}  FROM", "POINT", "MADE", "SIZE", "DATA", "UPLOADED");
+        say!("  {:<28} {:<26} {:>12} {:>12} {:>12}  FROM", "POINT", "MADE", "SIZE", "DATA", "UPLOADED");
     }
     for (_, point) in &points {
         let about = &point.about;
-        println!(
+        say!(
             "  {:<28} {:<26} {:>12} {:>12} {:>12}  {}",
             format!("{}@{}", about.volume, about.point),
             time::long(about.made),
@@ -149,7 +149,7 @@ fn list(arguments: &Arguments) -> Result {
         );
     }
     for (number, job) in &log.state.jobs {
-        println!(
+        say!(
             "  Not finished: job {number}, {}@{} from {}, begun or continued at {}.",
             job.about.volume,
             job.about.point,
@@ -158,7 +158,7 @@ fn list(arguments: &Arguments) -> Result {
         );
     }
     if points.is_empty() && log.state.jobs.is_empty() {
-        println!("  Store {name} has no points. \"rowen push VG/SNAPSHOT {name}\" makes one.");
+        say!("  Store {name} has no points. \"rowen push VG/SNAPSHOT {name}\" makes one.");
     }
     Ok(())
 }
@@ -183,16 +183,16 @@ fn list_stores(arguments: &Arguments) -> Result {
             .iter()
             .map(|known| json!({"store": known.name, "url": known.url, "store_uuid": hex(&known.uuid)}))
             .collect();
-        println!("{}", json!({ "stores": rows }));
+        say!("{}", json!({ "stores": rows }));
         return Ok(());
     }
     if stores.is_empty() {
-        println!("  This host knows no store. \"rowen store add NAME PLACE\" adds one.");
+        say!("  This host knows no store. \"rowen store add NAME PLACE\" adds one.");
         return Ok(());
     }
-    println!("  {:<20} PLACE", "STORE");
+    say!("  {:<20} PLACE", "STORE");
     for known in stores {
-        println!("  {:<20} {}", known.name, known.url);
+        say!("  {:<20} {}", known.name, known.url);
     }
     Ok(())
 }
@@ -234,7 +234,7 @@ fn forget(arguments: &Arguments) -> Result {
         place.saw(&log);
     }
     let would = if arguments.has("--dryrun") { "Would forget" } else { "Forgot" };
-    println!("  {would} {} of {name}. \"rowen store gc {name}\" deletes what no other point needs.", words.join(", "));
+    say!("  {would} {} of {name}. \"rowen store gc {name}\" deletes what no other point needs.", words.join(", "));
     Ok(())
 }
 
@@ -263,11 +263,11 @@ fn gc(arguments: &Arguments) -> Result {
     let is_old = |_: u64, job: &store::Job| job.time.saturating_add(age) <= now;
     if is_dry {
         for (number, job) in log.state.jobs.iter().filter(|(number, job)| is_old(**number, job)) {
-            println!("  Would give up job {number}: {}@{}.", job.about.volume, job.about.point);
+            say!("  Would give up job {number}: {}@{}.", job.about.volume, job.about.point);
         }
     } else {
         for job in store::abandon(&mut log, is_old).map_err(told)? {
-            println!("  Gave up a push that made no progress for long (entry {job}).");
+            say!("  Gave up a push that made no progress for long (entry {job}).");
         }
     }
     let mut meter = Meter::new(format!("cleaning {name}"), 0);
@@ -275,11 +275,11 @@ fn gc(arguments: &Arguments) -> Result {
     drop(meter);
     let late = if is_dry { 0 } else { store::sweep(&log).map_err(told)? };
     if late > 0 {
-        println!("  Deleted {late} segments that arrived after their push was given up.");
+        say!("  Deleted {late} segments that arrived after their push was given up.");
     }
     place.saw(&log);
     let would = if is_dry { "Would delete" } else { "Deleted" };
-    println!("  {would} {} segments of {name}; {} are needed.", cleaned.segments, cleaned.kept);
+    say!("  {would} {} segments of {name}; {} are needed.", cleaned.segments, cleaned.kept);
     Ok(())
 }
 
@@ -299,7 +299,7 @@ fn check(arguments: &Arguments) -> Result {
             let point = log.state.points.get(number).map(|point| of_point(*number, point));
             json!({ "point": point, "faults": faults })
         });
-        println!(
+        say!(
             "{}",
             json!({
                 "store": name, "entries": checked.entries, "points": checked.points, "segments": checked.segments,
@@ -309,15 +309,15 @@ fn check(arguments: &Arguments) -> Result {
         );
     } else {
         for fault in &checked.faults {
-            println!("  {fault}.");
+            say!("  {fault}.");
         }
         for (number, faults) in &checked.damaged {
             let about = log.state.points.get(number).map(|point| &point.about);
             let called = about.map_or_else(String::new, |about| format!("{}@{}", about.volume, about.point));
-            println!("  {called} cannot be read as a whole:");
-            faults.iter().take(10).for_each(|fault| println!("    {fault}."));
+            say!("  {called} cannot be read as a whole:");
+            faults.iter().take(10).for_each(|fault| say!("    {fault}."));
         }
-        println!(
+        say!(
             "  {name}: {} entries, {} points, {} segments, {} pages{}; {} segments that nothing needs.",
             checked.entries,
             checked.points,
@@ -332,7 +332,7 @@ fn check(arguments: &Arguments) -> Result {
             } else {
                 "All that was read is as it was written; --data reads the data, too"
             };
-            println!("  {how}.");
+            say!("  {how}.");
         }
     }
     if is_sound { Ok(()) } else { Err(Failure { code: crate::failure::FAILED, message: String::new() }) }
