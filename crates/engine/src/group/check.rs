@@ -438,10 +438,11 @@ impl<'a> Check<'a> {
             if above.is_empty() { Vec::new() } else { self.group.catalog.read().volumes.values().cloned().collect() };
         for volume in volumes {
             let state = volume.state.lock();
-            let mut at = Some(state.head.id).filter(|_| !state.invalid());
-            while let Some(tree) = at {
+            let head = Some(state.head.id).filter(|_| !state.invalid());
+            let up = std::iter::successors(head, |tree| trees.get(tree).and_then(|tree| tree.parent));
+            // On a damaged image parents may be a circle.
+            for tree in up.take(trees.len() + 1) {
                 above.entry(tree).and_modify(|names| names.push(state.meta.name.clone()));
-                at = trees.get(&tree).and_then(|tree| tree.parent);
             }
         }
         for (blocks, names) in self.unproven.values().zip(above.values()).filter(|(_, names)| !names.is_empty()) {
