@@ -84,6 +84,13 @@ impl HeadState {
     }
 }
 
+/// The head of a snapshot that is held.
+fn held_head(snapshot: &Volume) -> Option<HeadState> {
+    let state = snapshot.state.lock();
+    let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
+    is_held.then(|| HeadState::of(&state.meta, &state.head))
+}
+
 impl Catalog {
     /// The points whose contents a head has, the nearest first (PT1).
     fn points_at(&self, head: HeadState) -> impl Iterator<Item = &TreeMeta> + '_ {
@@ -114,22 +121,14 @@ impl Catalog {
     /// Whether the point is that of a snapshot that is held (HO1). No volume is locked.
     pub(super) fn is_held(&self, point: &TreeMeta) -> bool {
         let snapshot = point.charged.filter(|_| point.kind == TreeKind::Point).and_then(|id| self.volumes.get(&id));
-        let held = snapshot.and_then(|snapshot| {
-            let state = snapshot.state.lock();
-            let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
-            is_held.then(|| HeadState::of(&state.meta, &state.head))
-        });
+        let held = snapshot.and_then(|snapshot| held_head(snapshot));
         held.is_some_and(|head| self.points_at(head).any(|at| at.id == point.id)) && !planted::is("held_is_merged")
     }
 
     /// The snapshots that are held, and those whose identifiers name their contents (PT2). No volume is locked.
     pub(super) fn needed_by_holds(&self) -> BTreeSet<VolumeId> {
-        let head_if_held = |volume: &Arc<Volume>| {
-            let state = volume.state.lock();
-            let is_held = state.meta.attributes.is_held() && !state.closed && !state.invalid();
-            is_held.then(|| (volume.id, HeadState::of(&state.meta, &state.head)))
-        };
-        let held: Vec<(VolumeId, HeadState)> = self.volumes.values().filter_map(head_if_held).collect();
+        let held = self.volumes.values().filter_map(|volume| Some((volume.id, held_head(volume)?)));
+        let held: Vec<(VolumeId, HeadState)> = held.collect();
         let named_by = held.iter().filter_map(|(_, head)| self.snapshot_of(*head));
         let named_by: Vec<VolumeId> = named_by.filter(|_| !planted::is("names_of_held_go")).collect();
         held.iter().map(|(id, _)| *id).chain(named_by).collect()

@@ -104,8 +104,7 @@ impl Run {
         }
         let later = self.before(session, policy, group, due)?;
         let taken = take(session, policy, group, due, &suffix);
-        let after = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
-        self.told(session, &format!("Policy {}, volume group {group}", policy.name), after);
+        self.after(session, policy, group, later);
         taken?;
         session.console.say(format!("Took {}.", names.join(", ")));
         Ok(())
@@ -134,12 +133,17 @@ impl Run {
         };
         let Some(before) = &policy.before else { return Ok(later) };
         if let Err(trouble) = session.backend.hook(&hook(before)) {
-            let after = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
-            self.told(session, &format!("Policy {}, volume group {group}", policy.name), after);
+            self.after(session, policy, group, later);
             let lines = Failure::from(trouble).lines("").concat();
             return Err(Failure::failed(format!("{} No snapshot was taken.", lines.trim())));
         }
         Ok(later)
+    }
+
+    /// Runs the program after a snapshot. A failure is told, and the run goes on.
+    fn after(&mut self, session: &mut Session<'_>, policy: &Policy, group: &str, later: Option<Box<dyn Pending>>) {
+        let done = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
+        self.told(session, &format!("Policy {}, volume group {group}", policy.name), done);
     }
 
     fn send(&mut self, session: &mut Session<'_>, policy: &Policy, side: &Side, target: &Target) {

@@ -14,6 +14,7 @@
 
 use crate::planted;
 use parking_lot::Mutex;
+use rowen_control::settings::MIN_REQUEST_MEMORY;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 /// The least budget in bytes: several requests of the largest size fit.
-pub const MIN: usize = 16 << 20;
+pub const MIN: usize = (MIN_REQUEST_MEMORY as usize) << 20;
 /// The budget in bytes if nothing is set.
 pub const DEFAULT: usize = 256 << 20;
 /// The most bytes that one volume uses. More do not make it faster.
