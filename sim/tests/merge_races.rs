@@ -1,11 +1,11 @@
 //! Writes during a merge into a child that has dropped whole leaves meanwhile.
 //!
-//! Rules D1 and D2.
+//! Rules D1, D2 and D7.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
-use rowen_engine::runtime::yield_now;
+use rowen_engine::runtime::{Runtime, yield_now};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::exec::World;
@@ -129,6 +129,63 @@ fn a_removal_continues_at_its_position() {
         judge_image(&setup, &oracle, Since::Death, killed, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
     assert!(inside > 0, "no checkpoint was taken in the middle of a removal");
+}
+
+/// D7: the child is written below the cursor of a merge. Then the server dies, and the newest checkpoint is one from
+/// the middle of the merge.
+fn recovered_below_the_cursor() {
+    const LEAVES: u64 = 60;
+    const STRIDE: u64 = 2 * LEAF;
+    let mut inside = 0;
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let setup = Setup::small(1, 96);
+        let (disks, group) = setup.make(&world).unwrap();
+        let client = Client::new(world.handle(), group, Arc::default());
+        let handle = world.handle();
+        let killed = world.run(async {
+            let blocks = LEAVES * STRIDE;
+            let spec = VolumeSpec { kind: VolumeKind::Thin, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
+            let vol = client.create(spec).await.unwrap();
+            for block in (0..blocks).step_by(2) {
+                client.write(vol, block * 8, 8, &[]).await.unwrap();
+            }
+            let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+            // From here on no leaf is shared: the merge frees those of the snapshot.
+            for leaf in 0..LEAVES {
+                client.write(vol, leaf * STRIDE * 8, 8, &[]).await.unwrap();
+            }
+            client.checkpoint().await.unwrap();
+            client.remove(&[snapshot]).await.unwrap();
+            let begun = client.group.stats().reclaim_steps;
+            let passed = 20 + seed;
+            while client.group.stats().reclaim_steps < begun + passed && client.group.info().reclaim_left > 0 {
+                yield_now().await;
+            }
+            inside += u64::from(client.group.info().reclaim_left > 0);
+            let (before, group) = (client.group.stats().checkpoints, client.group.clone());
+            handle.spawn("checkpoint", Box::pin(async move { group.checkpoint().await.unwrap() }));
+            let mut rng = Rng::new(seed);
+            while client.group.stats().checkpoints == before {
+                let hole = rng.below(passed - 5) * STRIDE + 2 * rng.below(LEAF) + 1;
+                client.write(vol, hole * 8, 8, &[]).await.unwrap();
+            }
+            disks.moment().killed(&mut rng)
+        });
+        let oracle = client.oracle.lock().clone();
+        judge_image(&setup, &oracle, Since::Death, killed, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    assert!(inside > 0, "no checkpoint was taken in the middle of a merge");
+}
+
+#[test]
+fn a_child_is_recovered_below_the_cursor() {
+    recovered_below_the_cursor();
+}
+
+#[test]
+fn a_parent_that_is_read_below_the_cursor_is_found() {
+    must_be_found("read_below_cursor", recovered_below_the_cursor);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use crate::disk::PvIndex;
 use crate::format::node::NodeRef;
 use crate::format::superblock::MAX_PVS;
+use crate::planted;
 use crate::units::{Epoch, TreeId, Uuid, VolumeId};
 use std::ops::Range;
 
@@ -516,6 +517,28 @@ pub struct TreeMeta {
     /// Blocks freed so far, minus blocks that a child maps again. At the end it is added to the child's counters.
     pub progress: u64,
     pub dead: Vec<(Epoch, u64)>,
+}
+
+impl TreeMeta {
+    /// The first key with mappings (D7).
+    pub fn first_key(&self) -> u64 {
+        match self.kind {
+            TreeKind::Dying if !planted::is("read_below_cursor") => self.cursor,
+            _ => 0,
+        }
+    }
+
+    /// What there is of the tree.
+    pub fn there(&self) -> RestOfTree {
+        RestOfTree { tree: self.tree, first_key: self.first_key() }
+    }
+}
+
+/// A tree that may be under removal: only keys from `first_key` on may be looked up (D7).
+#[derive(Clone, Copy, Debug)]
+pub struct RestOfTree {
+    pub tree: Tree,
+    pub first_key: u64,
 }
 
 /// An arena in a checkpoint.

@@ -8,7 +8,7 @@ use super::snapshot_usage::SnapshotUsage;
 use crate::core::count;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::model::VolumeMeta;
+use crate::model::{TreeMeta, VolumeMeta};
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, VolumeId};
 use crate::volume::Volume;
@@ -82,7 +82,7 @@ impl Group {
             Record::Write { volume, extents } => {
                 let volume = self.replay_volume(*volume)?;
                 let parent = volume.state.lock().head.parent;
-                let parent = parent.and_then(|p| self.catalog.read().trees.get(&p).map(|t| t.tree));
+                let parent = parent.and_then(|p| self.catalog.read().trees.get(&p).map(TreeMeta::there));
                 for extent in extents {
                     let end = extent.lv_block.0.saturating_add(u64::from(extent.len));
                     if end > volume.state.lock().meta.blocks || extent.len == 0 {

@@ -493,8 +493,7 @@ impl<'a> Check<'a> {
         let lower = parent.map_or(Epoch(0), |p| p.epoch);
         let dying_parent = parent.is_some_and(|p| p.kind == TreeKind::Dying && p.cursor > 0);
         let mut counted = Counted::default();
-        // A tree under removal has only mappings at and above its cursor.
-        let mut cursor = if tree.kind == TreeKind::Dying { tree.cursor } else { 0 };
+        let mut cursor = tree.first_key();
         let mut sums = Sums::default();
         loop {
             may_continue()?;

@@ -5,7 +5,7 @@
 use super::Group;
 use crate::format::journal::Record;
 use crate::map::{self, Extents, MapError, NODE_COST, NodeRef};
-use crate::model::Tree;
+use crate::model::{Tree, TreeMeta};
 use crate::units::Seq;
 use std::collections::BTreeSet;
 
@@ -42,9 +42,12 @@ impl Group {
                     let state = volume.state.lock();
                     (state.head.tree, state.head.parent)
                 };
-                let parent = parent.and_then(|point| catalog.trees.get(&point)).map(|point| point.tree);
-                let trees = [Some(head), parent.filter(|parent| *parent != head)];
-                lookups.extend(trees.into_iter().flatten().flat_map(|tree| keys.iter().map(move |key| (tree, *key))));
+                let parent = parent.and_then(|point| catalog.trees.get(&point)).map(TreeMeta::there);
+                lookups.extend(keys.iter().map(|key| (head, *key)));
+                if let Some(parent) = parent.filter(|parent| parent.tree != head) {
+                    let there = keys.iter().filter(|key| **key >= parent.first_key);
+                    lookups.extend(there.map(|key| (parent.tree, *key)));
+                }
             }
             lookups
         })

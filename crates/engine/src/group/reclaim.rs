@@ -25,6 +25,8 @@
 //!   wait for this.
 //! * D6 If there is no room for the next checkpoint, removal stops. The checkpoint that finds room again resumes it. A
 //!   caller that waits for removal gets an error meanwhile.
+//! * D7 A dying tree is read only at and above its cursor ([`TreeMeta::there`]), also by recovery, which applies records of
+//!   the child from after the checkpoint. Below the cursor its nodes are free, and may belong to another tree.
 
 use super::Group;
 use super::catalog::Catalog;

@@ -14,7 +14,7 @@ use crate::dead_blocks;
 use crate::format::journal::WriteExtent;
 use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError};
-use crate::model::{Tree, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
+use crate::model::{RestOfTree, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::placement::Placement;
 use crate::planted;
 use crate::space::{Run, Runs};
@@ -296,7 +296,7 @@ pub fn apply_write(
     core: &Core,
     state: &mut State,
     extent: &WriteExtent,
-    parent: Option<&Tree>,
+    parent: Option<&RestOfTree>,
 ) -> Result<(), MapError> {
     let (start, len) = (extent.lv_block.0, u64::from(extent.len));
     let before = state.shortfall();
@@ -344,9 +344,13 @@ pub fn apply_write(
     Ok(())
 }
 
-/// Cuts an extent where the parent maps the same places, and gives those pieces the parent's births.
-fn inherit(core: &Core, state: &State, whole: Extent, parent: &Tree) -> Result<SmallVec<[Extent; 2]>, MapError> {
-    let same = map::same_places(&core.cache, parent, &whole)?;
+/// Cuts an extent where the parent maps the same places, and gives those pieces the parent's births. What a merge has
+/// passed is the child's already (D1), and is not in the parent any more (D7).
+fn inherit(core: &Core, state: &State, whole: Extent, parent: &RestOfTree) -> Result<SmallVec<[Extent; 2]>, MapError> {
+    let same = match whole.cut(parent.first_key, whole.end()) {
+        Some(rest) => map::same_places(&core.cache, &parent.tree, &rest)?,
+        None => map::Extents::new(),
+    };
     let mut pieces: SmallVec<[Extent; 2]> = map::rest(&whole, &same).collect();
     pieces.extend(same.iter().map(|e| Extent { birth: e.birth, flags: whole.flags, ..*e }));
     pieces.sort_by_key(|piece| piece.key);
