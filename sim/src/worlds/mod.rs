@@ -29,7 +29,9 @@ use parking_lot::Mutex;
 use plan::{End, Event, Item, Plan};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
+use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{Group, VolumeState};
+use rowen_engine::map::set_fan_out;
 use rowen_engine::planted;
 use rowen_engine::runtime::Runtime;
 use std::collections::BTreeMap;
@@ -95,8 +97,12 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
             plan.keep(keep);
         }
         if options.trace {
-            eprintln!("{:#?}\n{} lives, full: {}", plan.setup, plan.lives, plan.is_full);
+            eprintln!(
+                "{:#?}\n{} lives, full: {}, entries of a node: {}",
+                plan.setup, plan.lives, plan.is_full, plan.fan_out
+            );
         }
+        set_fan_out(plan.fan_out);
         let panics = planted::is("world_panics") || planted::is("panic_ignored");
         assert!(!panics, "this world was asked to panic");
         History::new(seed, plan, options.clone()).live()
@@ -106,6 +112,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
     } else {
         catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
     };
+    set_fan_out(CAPACITY);
     outcome.map_err(|what| Broken { seed, keep: options.keep.clone(), what })
 }
 

@@ -8,6 +8,7 @@ use crate::crash::Setup;
 use crate::disk::{Delays, POLICIES, Policy};
 use crate::rng::Rng;
 use rowen_engine::disk::PvGeometry;
+use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{Config, Layout};
 use rowen_engine::planted;
 
@@ -91,6 +92,8 @@ pub struct Plan {
     pub changes_pvs: bool,
     /// How long writes are held, in microseconds.
     pub no_space_timeout: u64,
+    /// The most entries of a tree node. Few make deep trees.
+    pub fan_out: usize,
     pub items: Vec<Item>,
 }
 
@@ -120,6 +123,8 @@ impl Plan {
                 items.items.push(Item { number, life, what, seed: apart.bits() });
             }
         }
+        let mut deep = Rng::new(seed.rotate_left(29));
+        let fan_out = if deep.one_in(3) { deep.range(8, 32) as usize } else { CAPACITY };
         let mut failing = Rng::new(seed.rotate_left(17));
         setup.config.leaves_failed_disks = failing.one_in(2);
         let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
@@ -129,7 +134,7 @@ impl Plan {
                 items.items.push(Item { number, life, what, seed: failing.bits() });
             }
         }
-        Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, items: items.items }
+        Plan { setup, delays, lives, is_full, changes_pvs, no_space_timeout, fan_out, items: items.items }
     }
 
     /// Drops all items but these.

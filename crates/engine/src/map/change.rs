@@ -2,12 +2,9 @@
 //! ([`rebuild`](super::rebuild)).
 
 use super::{NodeOwner, Place};
-use crate::format::node::{CAPACITY, Extent, Node};
+use crate::format::node::{Extent, Node};
 use crate::planted;
 use smallvec::SmallVec;
-
-/// A node that has lost entries and now has fewer than this is joined with a sibling if possible.
-pub(super) const SPARSE: usize = CAPACITY / 4;
 
 /// The arguments of [`replace`].
 pub(super) struct Change<'a> {

@@ -462,6 +462,11 @@ fn random_histories_of_tall_trees_agree_with_the_model() {
         world.run(600);
     }
     assert!(tallest >= 2);
+    for seed in 2000..2100 {
+        let fan_out = 8 + seed as usize % 24;
+        set_fan_out(fan_out);
+        World::new(seed, 12 * fan_out as u64).run(600);
+    }
 }
 
 fn single(key: u64, value: u64, birth: u64) -> Extent {

@@ -32,6 +32,7 @@
 
 mod cache;
 mod change;
+mod fan_out;
 mod rebuild;
 mod replace;
 mod shared;
@@ -41,6 +42,8 @@ mod walk;
 pub use crate::format::node::{Extent, Node, NodeRef};
 pub use crate::model::Tree;
 pub use cache::{NODE_COST, NodeCache};
+#[cfg(any(test, feature = "planted"))]
+pub use fan_out::{MIN_FAN_OUT, set_fan_out};
 pub use replace::replace;
 pub use shared::{has_node, rest, same_places};
 pub use shrink::shrink_leaf;

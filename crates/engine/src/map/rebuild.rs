@@ -7,7 +7,8 @@
 //! these nodes. The change ends at a level where one node is changed in place, because its parent's entry stays valid,
 //! or at the root.
 
-use super::change::{Change, SPARSE, in_place, push_joined};
+use super::change::{Change, in_place, push_joined};
+use super::fan_out::{fan_out, sparse};
 use super::{MapError, NodeCache, NodeOwner, NodeRef, Place, Tree, fetch};
 use crate::format::node::{CAPACITY, Entry, Extent, Node, corrupt};
 use crate::planted;
@@ -15,9 +16,15 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The largest number of entries of two nodes that are joined. It leaves room for the next insertions.
-const JOINED: usize = CAPACITY * 3 / 4;
+fn joined() -> usize {
+    fan_out() * 3 / 4
+}
+
 /// Entries of a node that was split by appending: no more insertions into it are expected.
-const PACKED: usize = 160;
+fn packed() -> usize {
+    fan_out() - fan_out() / 20
+}
+
 /// A change with at most this many extents to its right counts as appending: a volume that is filled in order has the
 /// rest of its old extent there.
 const TAIL: usize = 4;
@@ -225,7 +232,7 @@ fn plan<O: NodeOwner + ?Sized>(
             _ => (before.len() + children + after.len(), after.is_empty()),
         };
         let old: usize = span.held.iter().map(|h| h.node.entries().len()).sum();
-        if let (1..SPARSE, true, Some(above)) = (own, own < old, upper.first_mut()) {
+        if let (true, Some(above)) = ((1..sparse()).contains(&own) && own < old, upper.first_mut()) {
             join_sibling(cache, owner, span, above, level as u8, own)?;
         }
         let joined: usize = span.left.iter().chain(&span.right).map(|h| h.node.entries().len()).sum();
@@ -257,7 +264,7 @@ fn join_sibling<O: NodeOwner + ?Sized>(
     own: usize,
 ) -> Result<(), MapError> {
     let (Some(first), Some(last)) = (above.held.first(), above.held.last()) else { return Ok(()) };
-    let fits = |sibling: &Held| sibling.node.entries().len() + own <= JOINED;
+    let fits = |sibling: &Held| sibling.node.entries().len() + own <= joined();
     if let Some(i) = above.low.checked_sub(1) {
         let left = hold_node(cache, owner, first.place.child(&first.node, i), level)?;
         if fits(&left) {
@@ -277,14 +284,14 @@ fn join_sibling<O: NodeOwner + ?Sized>(
 
 /// How `total` entries are dealt out to nodes: evenly, or packed when more are expected only at the end.
 fn deal_sizes(total: usize, appending: bool) -> SmallVec<[usize; 4]> {
-    if total <= CAPACITY {
+    if total <= fan_out() {
         return (total > 0).then_some(total).into_iter().collect();
     }
     if appending {
-        let packed = std::iter::repeat_n(PACKED, total / PACKED);
-        return packed.chain(Some(total % PACKED).filter(|&rest| rest > 0)).collect();
+        let full = std::iter::repeat_n(packed(), total / packed());
+        return full.chain(Some(total % packed()).filter(|&rest| rest > 0)).collect();
     }
-    let nodes = total.div_ceil(CAPACITY);
+    let nodes = total.div_ceil(fan_out());
     (0..nodes).map(|i| total / nodes + usize::from(i < total % nodes)).collect()
 }
 

@@ -3,9 +3,10 @@
 //! Most changes affect one leaf that the writer has already changed since the last checkpoint. They are made in place
 //! under one short lock ([`edit_leaf`]). [`rebuild`](super::rebuild) makes all others.
 
-use super::change::{Change, SPARSE, in_place, push_joined};
+use super::change::{Change, in_place, push_joined};
+use super::fan_out::{fan_out, sparse};
 use super::{MapError, NodeCache, NodeOwner, Place, Tree, descend, rebuild};
-use crate::format::node::{CAPACITY, Entry, Extent, Node};
+use crate::format::node::{Entry, Extent, Node};
 use crate::planted;
 use smallvec::SmallVec;
 
@@ -59,7 +60,7 @@ fn edit_leaf(
     change: &Change<'_>,
     removed: &mut Vec<Extent>,
 ) -> Result<bool, MapError> {
-    if change.new.len() > CAPACITY {
+    if change.new.len() > fan_out() {
         return Ok(false);
     }
     let mut done = false;
@@ -78,8 +79,8 @@ fn edit_leaf(
         let high = if to < old.len() && old[to].key() == change.end { to + 1 } else { to };
         let entries = replacement(&old[low..high], change);
         let (count, before) = (old.len() - (high - low) + entries.len(), old.len());
-        let sparse = count == 0 || (count < SPARSE && count < before && tree.level > 0);
-        if count > CAPACITY || sparse {
+        let is_sparse = count == 0 || (count < sparse() && count < before && tree.level > 0);
+        if count > fan_out() || is_sparse {
             return false;
         }
         removed.extend(old[from..to].iter().filter_map(|e| e.extent().cut(change.start, change.end)));
