@@ -186,8 +186,8 @@ fn a_device_that_hangs_is_refused() {
     let program = std::env::current_exe().unwrap();
     let told = within(60, "env", &["ROWEN_PROBE_SECONDS=1", program.to_str().unwrap(), "pvcreate", node]);
     drop(stopped);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.trim().ends_with(SILENT), "{told}");
+    let refusal = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(refusal.trim().ends_with(SILENT), "{told:?}");
 }
 
 fn a_device_that_hangs_when_it_is_opened_is_refused() {
