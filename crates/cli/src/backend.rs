@@ -110,7 +110,7 @@ pub struct Hook {
     pub limit: Duration,
 }
 
-/// A program that runs when it is told to.
+/// A program that runs on request.
 pub trait Pending {
     /// Runs it to its end.
     fn run(self: Box<Self>) -> Answer<()>;
@@ -168,7 +168,7 @@ pub struct Pipe<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piped {
     pub bytes: u64,
-    /// Whoever read the stream was gone before its end.
+    /// The reader of the stream was gone before its end.
     pub is_cut: bool,
     pub sent: Said,
     pub received: Said,

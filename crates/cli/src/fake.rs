@@ -105,7 +105,7 @@ pub struct Fake {
     /// Command lines that ran on them.
     pub ran_there: Vec<String>,
     pub hooks: Hooks,
-    /// After so many bytes streams are cut, each after its own number.
+    /// Streams are cut after these numbers of bytes, one number for each.
     pub cuts: Vec<usize>,
     /// Seconds since the usual moment.
     pub clock: i64,

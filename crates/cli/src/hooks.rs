@@ -127,7 +127,7 @@ impl Later {
 
 impl Drop for Later {
     fn drop(&mut self) {
-        // Who drops it has told another failure.
+        // The caller has reported another failure.
         let _ = self.now();
     }
 }

@@ -23,8 +23,8 @@ impl Dir {
 
     fn hook(&self, name: &str, script: &str, limit: Duration) -> Hook {
         let path = self.0.join(name);
-        // Another process writes it. A child that another test has just forked would keep this process's file
-        // open for writing until it executes its program, and such a file cannot be executed (ETXTBSY).
+        // Another process writes it. A test that forks now has a child with all open files of this process. While a
+        // file is open for writing, it cannot be executed (ETXTBSY).
         let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
         let written = Command::new("sh").args(["-c", write, "sh"]).arg(&path).arg(script).status().unwrap();
         assert!(written.success());
@@ -77,7 +77,7 @@ fn a_program_that_hangs_is_ended_with_what_it_started() {
     }
 }
 
-/// It does not run before it is told to, and it runs if whoever should tell it is gone.
+/// It does not run before the request, and it runs if its caller is gone.
 fn after_runs(limit: Duration) {
     let dir = Dir::new("after");
     let hook = |name: &str| dir.hook(name, &format!("echo $ROWEN_GROUP >$DIR/{name}-ran"), LONG);

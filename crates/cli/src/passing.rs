@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const MOST_SAID: u64 = 1 << 20;
 /// Bytes that pass at a time.
 const PIECE: usize = 256 << 10;
-/// How often somebody is told how many have passed.
+/// How often the progress is reported.
 const TELL: Duration = Duration::from_millis(200);
 
 /// Whether no shell reads anything but words.
@@ -93,7 +93,7 @@ struct Passing<'a> {
 }
 
 impl Passing<'_> {
-    /// All of it. True: whoever read it was gone before its end.
+    /// All of it. True: the reader was gone before its end.
     fn all(&mut self) -> io::Result<bool> {
         let (begun, mut told) = (Instant::now(), Instant::now());
         // Small pieces, where a second has few bytes.

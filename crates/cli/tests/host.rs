@@ -548,7 +548,7 @@ fn the_service_manager_is_notified_who_serves() {
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer).unwrap();
         let output = String::from_utf8(buffer[..length].to_vec()).unwrap();
-        // That it lives, and what its keeper has, is told besides.
+        // The report also says that it lives, and what its keeper has.
         if output.trim_end() != "WATCHDOG=1" && !output.starts_with("FDSTORE") {
             break output;
         }

@@ -3,7 +3,7 @@
 //! Anything may be in their places: a FIFO, a device, a file without end. And the directory may lie on a filesystem that
 //! does not answer: of a server in the network, or on a volume.
 //!
-//! * H15 Only regular files are read, up to a size, and whoever opens one waits for nobody. What is not on the root
+//! * H15 Only regular files are read, up to a size, and no open waits for another process. What is not on the root
 //!   filesystem is read by a helper, and waited for a limited time. So a file below the system directory holds up no
 //!   process: a command says which file it is, and ends.
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Helpers that hang in the kernel, at most: each is there until its filesystem answers.
 const STUCK: usize = 4;
-/// Whoever opens one of these waits for nobody, and gets no terminal.
+/// An open with these flags waits for no other process, and gets no terminal.
 const FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// What a helper is asked for.
@@ -47,7 +47,7 @@ pub(crate) fn by_itself() {
     IS_HELPER.store(true, Ordering::Relaxed);
 }
 
-/// The contents of a file that has at most so many bytes. None: there is no file.
+/// The contents of a file of at most this many bytes. None: there is no file.
 pub fn read(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
     if is_near(path) {
         return read_here(path, longest);
@@ -154,7 +154,7 @@ pub(crate) fn late(e: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-/// A helper that never gets an answer is there for ever. Whoever asks again and again must not add one each time.
+/// A helper that never gets an answer never ends. Repeated requests must not add one helper each.
 pub(crate) fn refuse_if_many_hang() -> io::Result<()> {
     match processes::stuck_helpers() {
         stuck if stuck >= STUCK => {

@@ -445,7 +445,7 @@ fn what_is_not_ours_is_neither_replaced_nor_removed() {
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("/etc/passwd"));
     fs::remove_file(&link).unwrap();
     // A node of ours that lost its device is replaced.
-    // The highest number there can be: nobody has so many.
+    // The highest possible number. No kernel has that many devices.
     let stale = rustix::fs::makedev(7, 0xf_ffff);
     rustix::fs::mknodat(
         rustix::fs::CWD,

@@ -1,4 +1,4 @@
-//! What people read. Whoever does not read to the end hinders nothing.
+//! The output for people. A reader that goes away early stops nothing.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

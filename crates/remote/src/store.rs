@@ -39,7 +39,7 @@ fn named(arguments: &Arguments) -> Result<&str> {
     }
 }
 
-/// `rowen store add`: probes the place, makes a store there if there is none, and remembers it.
+/// `rowen store add`: probes the place, makes a store there if it has no store, and remembers it.
 fn add(arguments: &Arguments) -> Result {
     let [_, _, name, url] = &arguments.positionals[..] else {
         return Err(usage("Please specify a name and a place: NAME s3://BUCKET/PREFIX or NAME file:///DIRECTORY."));

@@ -1,4 +1,4 @@
-//! HTTP for those who only look. Whoever reaches the socket may ask; limits are for those who ask slowly, much, or nonsense.
+//! HTTP for readers only. Everybody who reaches the socket may ask. Limits hold for slow, large and malformed requests.
 //! Nothing of a request's body is read, and a connection has one request.
 
 use http_body_util::Full;
@@ -58,7 +58,7 @@ impl Reply {
     }
 }
 
-/// Answers whoever connects, without an end. All of it happens in the calling thread.
+/// Answers every connection, without an end. All of it happens in the calling thread.
 pub fn serve<A, F>(listener: TcpListener, answer: A) -> io::Result<()>
 where
     A: Fn(Asked) -> F + Clone + Send + 'static,

@@ -6,7 +6,7 @@ use crate::html::Html;
 use crate::planted;
 use crate::words::{duration, times};
 
-/// Looks may be late by so many seconds, and by two looks, before their facts are called old (WB3).
+/// Facts are called old when the last report is later than this many seconds and two intervals (WB3).
 const LATE: f64 = 5.0;
 
 /// What there is to show.

@@ -9,7 +9,7 @@ fn latency(requests: u64, median: f64, p99: f64) -> Option<Latency> {
     Some(Latency { requests, median, p99 })
 }
 
-/// A minute that ended so many seconds ago.
+/// A minute that ended this many seconds ago.
 pub fn minute(before: f64, read: Option<Latency>, write: Option<Latency>) -> Point {
     Point { uptime: 10_000.0 - before, seconds: 60.0, read, write, flush: None }
 }

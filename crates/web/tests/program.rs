@@ -80,7 +80,7 @@ fn it_serves_at_the_socket_that_it_is_given() {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         assert_eq!((field("Uid:"), field("CapEff:")), ("65534\t65534\t65534\t65534", "0000000000000000"));
     }
-    // What is written anew is told anew, and what is gone is missed.
+    // A fact that is written again is reported again, and a fact that is gone is missed.
     fs::remove_file(dir.join("facts.json")).unwrap();
     let is_missed = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));

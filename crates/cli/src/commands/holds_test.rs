@@ -8,7 +8,7 @@ use crate::fake::Fake;
 use rowen_engine::planted::must_be_found;
 use std::io;
 
-/// Somebody who reads so many bytes, and goes.
+/// A reader that ends after this many bytes.
 struct Short(usize);
 
 impl io::Write for Short {
@@ -143,7 +143,7 @@ fn what_is_sent_is_held_meanwhile() {
 #[test]
 fn what_is_refused_is_not_held() {
     let mut world = two_groups();
-    // Whoever was to read it went at once.
+    // Its reader ended at once.
     let words = ["send", "vg0/tue"].map(str::to_owned);
     let (mut out, mut err) = (Short(1000), Vec::new());
     assert_eq!(crate::run(&mut world, Console::new(&mut out, &mut err, None), "rowen", &words), 5);

@@ -305,7 +305,7 @@ fn a_rest_that_does_not_fit_is_refused() {
     let done = receive(&mut world, "receive vg1/other", &rest);
     assert!(done.code == 5 && done.err.contains("nothing of that one is here for vg1/other"), "{}", done.err);
     assert!(seen(&world, "vg1") == before && token(&mut world, "vg1/other").is_none());
-    // Another stream of the same two snapshots began anew meanwhile, and has other marks.
+    // Another stream of the same two snapshots began again meanwhile, and has other marks.
     let again = send(&mut world, "send -i mon vg0/wed");
     assert_eq!(receive(&mut world, "receive vg1/db", &again[..again.len() * 3 / 4]).code, 5);
     let done = receive(&mut world, "receive vg1/db", &rest);

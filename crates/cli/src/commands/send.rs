@@ -36,7 +36,7 @@ const AT_ONCE: usize = 3;
 /// Ranges of zeros wait behind data that is being read, but not more.
 const MOST_NEXT: usize = 4096;
 
-/// There is no mark before so many blocks.
+/// The first mark comes after this many blocks.
 const FIRST_MARK: u64 = (512 << 10) / BLOCK_SIZE;
 
 /// A volume of the stream.

@@ -13,7 +13,7 @@ fn room(file: &Path) -> u64 {
     fs::metadata(file).unwrap().blocks() * 512 / MIB
 }
 
-/// Waits until a file has at most so many MiB.
+/// Waits until a file has at most this many MiB.
 fn shrinks_to(file: &Path, mib: u64) {
     let until = Instant::now() + Duration::from_secs(20);
     while room(file) > mib {
@@ -166,7 +166,7 @@ fn a_server_is_killed_while_it_discards() {
     assert!(world.ok("check VG").contains("is sound"));
 }
 
-/// `pvcreate` tells of sparse files, and writes them out. They stay whole, unless somebody asks for less.
+/// `pvcreate` reports sparse files, and writes them out. They stay whole, unless a user asks for less.
 #[test]
 fn a_sparse_file_is_written_out() {
     let world = World::empty("writeout");

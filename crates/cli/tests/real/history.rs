@@ -83,7 +83,7 @@ impl Drop for Unmounted {
     }
 }
 
-/// The directory lies on the group's own volume: whoever dies, all come back (H1).
+/// The directory lies on the group's own volume: after any death all come back (H1).
 #[test]
 fn a_history_on_the_groups_own_volume_hangs_nobody() {
     let world = World::new("own", 256);
@@ -188,7 +188,7 @@ fn a_support_bundle_holds_no_data_and_waits_for_nothing_that_hangs() {
     node.write_all_at(&secret.repeat(512)[..4096], 0).unwrap();
     node.sync_all().unwrap();
     drop(node);
-    // A log that is a FIFO: whoever opens it waits.
+    // A log that is a FIFO: an open of it waits.
     let run = world.dir.join("run").join(&world.group);
     rustix::fs::mkfifoat(rustix::fs::CWD, run.join("server.log.old"), 0o600.into()).unwrap();
     let output = world.run("support-bundle --output b.tar.gz");

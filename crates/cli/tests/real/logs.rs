@@ -68,7 +68,7 @@ fn a_server_that_dies_is_counted_and_one_that_hands_over_is_not() {
     assert_eq!(counts(), (3, 1));
     end_server(&world, "-TERM");
     assert_eq!(counts(), (4, 1));
-    // A keeper that dies is counted by the server, and told of.
+    // The server counts a keeper that dies, and reports it.
     assert_eq!(counter(&world, "rowen_group_keeper_deaths_total"), 0);
     let keepers = text(log(&world, "keeper.log"));
     let keeper = keepers.lines().rev().find_map(|line| Some(line.split_once(" started, process ")?.1.to_owned()));

@@ -31,7 +31,7 @@ fn made(name: &str) -> World {
     world
 }
 
-/// Writes files with known contents until it is told to stop. Returns how many.
+/// Writes files with known contents until the flag is set. Returns how many.
 fn write_files(point: &Path, stop: &AtomicBool) -> u64 {
     let mut written = 0;
     while !stop.load(Ordering::Acquire) {
@@ -92,7 +92,7 @@ fn a_busy_filesystem_moves_off_a_disk_that_leaves() {
     world.unmount("data");
     tool("e2fsck", &["-f", "-n", world.node("data").to_str().unwrap()]);
     check_thin(&world);
-    // Closed and opened anew, by whoever reads the table of moved extents.
+    // Closed and opened again. The opening reads the table of moved extents.
     world.ok("vgchange -an VG");
     world.ok("stop VG");
     world.ok("vgchange -ay VG");

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// The other host. Bytes in the file `cut`: so many of the next stream arrive.
+/// The other host. The file `cut` says how many bytes of the next stream arrive.
 fn stand_in(from: &World, to: &World) -> PathBuf {
     let path = from.dir.join("ssh");
     let program = PathBuf::from(env!("CARGO_BIN_EXE_rowen"));

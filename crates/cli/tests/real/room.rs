@@ -179,7 +179,7 @@ fn a_full_filesystem_that_never_writes_in_place_is_waited_for() {
     fs::remove_file(filler).unwrap();
     until("the write is done", || writer.0.try_wait().unwrap().is_some());
     assert!(writer.0.wait().unwrap().success());
-    // One that still waited was told that its server ended.
+    // A command that still waited learns that its server ended.
     command.0.wait().unwrap();
     until("vgs is silent", || !warned(&world));
     world.ok("lvchange --addtag late VG/before");

@@ -107,7 +107,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `rowen send ... | ssh ... rowen receive ...`, of which only so many bytes pass. Returns what ssh says and how many passed. The end
+/// `rowen send ... | ssh ... rowen receive ...`, of which only this many bytes pass. Returns what ssh says and how many passed. The end
 /// of a pipe that is cut is that ssh is killed.
 fn through(from: &World, send: &str, sshd: &Sshd, receive: &str, most: u64) -> (Output, u64) {
     let mut sender = Running(from.command(send).stdout(Stdio::piped()).spawn().unwrap());

@@ -168,7 +168,7 @@ fn a_group_that_stopped_says_why() {
     drop(below);
 }
 
-/// Its server tells of it; no label does.
+/// Its server reports it; no label does.
 #[test]
 fn a_group_whose_disks_are_gone_is_shown_while_it_is_served() {
     let world = World::new("gone", 64);
@@ -292,7 +292,7 @@ fn a_physical_volume_that_is_missing_is_named() {
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("state: incomplete: 1 of 2 physical volumes are there"), "{out}");
     assert!(out.contains(&format!("wrong: {} (", two.display())) && out.contains("lvmdevices --adddev"), "{out}");
-    // Both are gone, and only the copy of the metadata tells whose they were.
+    // Both are gone. Only the copy of the metadata says whose they were.
     let away_too = world.dir.join("away too");
     fs::rename(&one, &away_too).unwrap();
     let (out, code) = status(&world, "status -x VG");
@@ -310,7 +310,7 @@ fn a_physical_volume_that_is_missing_is_named() {
     assert_eq!(code, 1, "{out}");
     assert!(out.contains(&format!("the physical volume {} (", third.display())), "{out}");
     world.ok(&format!("lvmdevices --deldev {}", third.display()));
-    // The server was killed, and nothing is left that a label could tell of.
+    // The server was killed, and no label has anything to report.
     fs::rename(&away, &two).unwrap();
     world.ok("vgchange -ay VG");
     kill_both(&world);

@@ -141,7 +141,7 @@ fn it_draws_and_ends_with_the_terminal_as_it_was() {
     assert!(terminal.is_raw());
     terminal.press("2");
     terminal.sees("active");
-    // Another size: the frame is drawn anew.
+    // Another size: the frame is drawn again.
     tcsetwinsize(&terminal.inner, Winsize { ws_row: 12, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     terminal.signal(Signal::WINCH);
     terminal.sees("\x1b[2J");

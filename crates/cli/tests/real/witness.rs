@@ -214,7 +214,7 @@ fn one_that_was_given_up_is_not_the_group() {
     end(&world);
 }
 
-/// Where nothing can be written down, all goes on, and it is told; a file that is damaged is none.
+/// If the file cannot be written, everything continues with a warning. A damaged file counts as missing.
 #[test]
 fn what_cannot_be_written_down_is_reported() {
     let (world, disks) = made("unwritten");

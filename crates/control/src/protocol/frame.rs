@@ -25,7 +25,7 @@ pub fn encode_compact<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     encode_long(message, 0)
 }
 
-/// The same of a message with so many bytes of data, which are copied only once.
+/// The same of a message with this many bytes of data, which are copied only once.
 fn encode_long<T: Serialize>(message: &T, data: usize) -> io::Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(data.min(FRAME_CAP) + 256);
     frame.extend([0, 0, 0, 0, COMPACT]);

@@ -12,7 +12,7 @@ use rowen_engine::group::{CheckProgress, Group};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the progress is told.
+/// How often the progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Verifies a closed group read-only or, with `repair`, repairs damaged copies of metadata. If a server runs, ask the

@@ -1,6 +1,6 @@
 //! Disks that may have failed although nothing was written to them: a device has vanished, or reads fail.
 //!
-//! * LD3 Such a disk is tried: a checkpoint writes to all disks of the group. So the failure is known, and told, before
+//! * LD3 Such a disk is tried: a checkpoint writes to all disks of the group. So the failure is known, and reported, before
 //!   a write needs the disk. If the group can go on without it, it does (MB9).
 
 use super::log;
@@ -61,7 +61,7 @@ impl Doubt {
         server.pool.spawn_on(0, Box::pin(trial));
     }
 
-    /// Whether the block device is not the one that it was, told once.
+    /// Whether the block device is not the one that it was. Reported once.
     fn has_vanished(&mut self, server: &Server, pv: PvIndex) -> bool {
         let now = server.identity(pv).and_then(Identity::appearance);
         let before = self.appearances.insert(pv.0, now).flatten();

@@ -50,7 +50,7 @@ impl Instead {
 
 impl Drop for Instead {
     fn drop(&mut self) {
-        // Whoever waits for it goes on.
+        // The process that waits for it continues.
         let _nobody_may_wait = rustix::fs::open(
             &self.path,
             rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW,
@@ -124,7 +124,7 @@ impl Drop for Silent {
     }
 }
 
-/// The program in another role: reads all, and says what it was told.
+/// The program in another role: reads all, and prints the answers.
 pub fn read_all() {
     let mut said = vec![
         devices::file::read().err().map(|e| e.to_string()),

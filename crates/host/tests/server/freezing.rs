@@ -62,7 +62,7 @@ fn is_thawed(vg: &Vg, mounted: &Mounted) {
     wait_for("the marker's end", || markers(vg) == 0);
 }
 
-/// The freeze needs writes that the stopped server does not answer: whoever makes that call waits, and dies only when
+/// The freeze needs writes that the stopped server does not answer: the caller waits, and dies only when
 /// the volume is served again.
 fn killed_while_waited_for() {
     let (vg, mounted) = mounted();

@@ -73,7 +73,7 @@ fn a_filling_group_warns() {
         }
     });
     assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
-    // The main loop may have told it first, to the log.
+    // The main loop may have reported it first, to the log.
     let told = notices.join("\n") + &vg.log();
     assert!(told.contains(&format!("WARNING: Volume group \"{}\" is ", vg.name)), "{told}");
 }
@@ -210,7 +210,7 @@ fn any_physical_volume_leaves_while_the_group_is_used() {
     vg.ask(Request::Stop);
 }
 
-/// A mounted volume lies on the second physical volume, which is then told to give no more space, also when the server was
+/// A mounted volume lies on the second physical volume, which then gives no more space, also when the server was
 /// killed: what its snapshot needs comes from the first.
 #[expect(clippy::too_many_lines, reason = "one group goes through all of it in this order")]
 fn space_is_taken_where_it_is_named_and_allowed() {

@@ -1,4 +1,4 @@
-//! What was done to a group and what happened to it is written down, whoever dies, and nobody waits for that.
+//! Commands and events of a group are written down, whichever process dies. No request waits for that.
 //!
 //! Rules HS1, HS2, HS4 and HS5.
 
@@ -144,7 +144,7 @@ fn nobody_waits_for_the_history() {
     wait_for("the server's end", || !lives(server));
     assert_eq!(requests(uuid).len(), 1);
     drop(pause);
-    // What a helper has, it writes, whoever asked it has died.
+    // A helper writes what it has, also after the death of its server.
     wait_for("the line", || requests(uuid).iter().filter(|word| *word == "change-group").count() == 2);
     wait_for("the helper's end", || !lives(helper));
     tag(&vg, "after");
@@ -173,7 +173,7 @@ fn files_are_bounded() {
     // Somebody made it longer than it may be: the end of it is read.
     with_lines(&old, 4 * MAX_BYTES);
     assert!(history::read().iter().all(|kept| kept.commands.len() as u64 <= 2 * MAX_BYTES + 200_000));
-    // Groups that were written to least lately give way to others.
+    // The groups with the oldest writes are dropped first.
     let others: Vec<PathBuf> = (0..MAX_GROUPS + 9).map(|_| history::path(uuids::fresh(), Book::Commands)).collect();
     for (age, path) in others.iter().enumerate() {
         with_lines(path, 2000);
@@ -222,7 +222,7 @@ fn what_is_not_ours_is_left_alone() {
     assert_eq!(lines, 4, "{}", vg.log());
     tag(&vg, "b");
     tag(&vg, "c");
-    // It is told that lines are missing once there is a place for others.
+    // The next line that finds a place says that lines are missing.
     fs::remove_dir(&path).unwrap();
     tag(&vg, "d");
     // The lines before it may come as well, where they were not tried yet.

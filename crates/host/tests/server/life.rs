@@ -527,7 +527,7 @@ fn the_service_manager_is_notified_that_workers_work() {
     assert!(is_alive());
 }
 
-/// What a service manager was told: descriptors with their names, and names to remove.
+/// The messages to a service manager: descriptors with their names, and names to remove.
 struct Manager {
     socket: UnixDatagram,
     path: std::path::PathBuf,

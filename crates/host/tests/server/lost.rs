@@ -53,7 +53,7 @@ impl Pair {
         Pair { stays, goes, above, below }
     }
 
-    /// Whether the group is served, and goes on without so many.
+    /// Whether the group is served without this many disks.
     fn lacks(&self, count: usize) -> bool {
         let report = server::connect(&self.above.name).ok().flatten();
         match report.map(|mut client| client.ask(&Request::Report { with_use: false }, &mut |_| {})) {
@@ -205,7 +205,7 @@ fn one_that_is_killed_meanwhile_is_followed() {
     assert!(holds(goes, 1) && holds(stays, 4));
 }
 
-/// A command that the disk's failure meets is told to try again, or done by the successor; it does not hang.
+/// A command that meets the disk's failure is refused with advice to retry, or the successor carries it out. It does not hang.
 fn a_command_under_way_ends() {
     let pair = Pair::make();
     pair.below.pull();
@@ -229,7 +229,7 @@ fn a_command_in_the_pause_is_served() {
     let pair = Pair::make();
     let Pair { above, stays, goes, .. } = &pair;
     write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
-    // The server tells its keeper before it ends, which would start the successor.
+    // The server notifies its keeper before it ends. The keeper would start the successor.
     let (keeper, server) = (keeper_of(above), above.server());
     kill(keeper, Signal::STOP);
     pair.below.pull();

@@ -118,7 +118,7 @@ fn an_older_copy_is_not_taken() {
     pair.below.plug();
     wait_for("a refusal", || pair.is_refused());
     assert_eq!(pair.above.server(), dead);
-    // Nor by whoever comes after a server that was killed.
+    // Nor by the successor of a killed server.
     pair.above.signal_server(rustix::process::Signal::KILL);
     wait_for("a refusal by a successor", || pair.above.log().contains("is not as its server left it"));
     assert!(pair.above.status().is_none());
@@ -171,7 +171,7 @@ fn a_server_that_is_killed_meanwhile_leaves_what_it_knew() {
     pair.above.signal_server(rustix::process::Signal::KILL);
     pair.below.plug();
     wait_for("a successor", || pair.goes_on_after(dead));
-    // Nobody knows what that one had acknowledged: its users are told, once.
+    // Nobody knows what that one had acknowledged: its users get an error, once.
     assert!(device.sync_data().is_err());
     device.sync_data().unwrap();
     assert!(!rowen_host::paths::group_dir(&pair.above.name).join("left").exists());
@@ -222,7 +222,7 @@ fn what_goes_on_after_a_note_refuses_no_disk() {
     drop(pair.above);
 }
 
-/// RT1, also if the server was told to end while its disk was away.
+/// RT1, also if the server was asked to end while its disk was away.
 fn a_closed_group_takes_no_older_copy() {
     let pair = Pair::make();
     let (device, old, newest) = pulled_with_an_older_copy(&pair);

@@ -101,7 +101,7 @@ fn another_version_is_refused() {
 
 const NO_ANSWER: i32 = 13;
 
-/// The program's other face: greets a server, and tells by its exit code whether it got an answer.
+/// The program's other face: greets a server. Its exit code says whether it got an answer.
 pub fn greet_as_whoever_this_is(socket: &str) -> ExitCode {
     let answer = UnixStream::connect(socket).and_then(|mut stream| {
         protocol::write_frame(

@@ -50,7 +50,7 @@ fn goes(vg: &Vg) {
     vg.ask(Request::Remove { names: vec!["lv".into()] });
 }
 
-/// Whoever may not read a device can hold its place.
+/// A user who may not read a device can hold its place.
 fn a_place_that_a_user_holds_is_no_use() {
     let vg = Vg::make(&[64 * MIB]);
     let node = fs::canonicalize(vg.create("lv", VolumeKind::Thin, 16 * MIB, true)).unwrap();

@@ -241,7 +241,7 @@ pub fn unmounted(point: &Path) {
     });
 }
 
-/// Runs a program that has so many seconds. One that hangs is the test's failure, and is helped to end first.
+/// Runs a program for at most this many seconds. If it hangs, its disks are released first, and the test fails.
 pub fn within(seconds: u64, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -19,7 +19,7 @@ pub struct Seen {
     pub hash: [u8; 32],
 }
 
-/// A store that is open: what its log says as far as it was read.
+/// A store that is open, and the part of its log that was read.
 pub struct Log<'a> {
     pub objects: &'a dyn Objects,
     pub seal: Seal,
@@ -28,7 +28,7 @@ pub struct Log<'a> {
     clock: Box<dyn Fn() -> u64 + 'a>,
 }
 
-/// Makes a store where there is none, and says which one is there.
+/// Makes a store if the place has none. Returns the store of the place.
 pub fn create(objects: &dyn Objects, fresh: [u8; 16]) -> Result<[u8; 16]> {
     if let Some(bytes) = objects::get(objects, HEADER, None)? {
         return header(&bytes);

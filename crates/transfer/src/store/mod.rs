@@ -11,10 +11,10 @@
 //! * SO2 The name of an entry is never freed. Each segment has a number that one entry gave to one job; numbers only rise, and none is used
 //!   twice. So an object with a name has one content for all time.
 //! * SO3 A job begins with an entry that names its base, and ends with a Commit, an Abandon, or with another job that takes it over. A
-//!   Commit is valid only while its job is open. So whoever slept while others gave his job up changes nothing.
+//!   Commit is valid only while its job is open. So a writer that slept until others gave its job up changes nothing.
 //! * SO4 A Commit comes after all that it refers to is in the store, and refers to segments of its own job and to what its base refers to.
 //!   Nothing of an open job or of its base is deleted.
-//! * SO5 What is deleted belongs to ended jobs, and no point and no held base refers to it. Nobody can refer to it anew (SO4), so it stays
+//! * SO5 What is deleted belongs to ended jobs, and no point and no held base refers to it. No later entry can refer to it (SO4), so it stays
 //!   dead, and cleaning needs no clock and no lock.
 
 mod clean;

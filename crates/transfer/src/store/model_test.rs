@@ -283,7 +283,7 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// SO1: a store that lets two creates of one name win is noticed by whoever reads on.
+/// SO1: a store that lets two creates of one name win is noticed by the next reader.
 fn two_win() {
     let memory = Memory { is_broken: true, ..Memory::default() };
     let client = Client::new(&memory);

@@ -19,9 +19,9 @@ pub enum Created {
     Exists,
 }
 
-/// The requests that a store needs. Each answer is what the store said once: whoever asks repeats.
+/// The requests that a store needs. Each answer is one answer of the store. The caller retries.
 pub trait Objects: Send + Sync {
-    /// Creates an object if there is none of that name. Of several at once, one creates it.
+    /// Creates an object if the name is free. Of several calls at once, one creates it.
     fn create(&self, name: &str, bytes: &[u8]) -> Result<Created, Trouble>;
     /// Creates or overwrites an object. Only for what is a hint.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Trouble>;

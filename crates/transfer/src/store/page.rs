@@ -18,7 +18,7 @@ pub fn empty() -> Slots {
     Box::new([0; SLOTS])
 }
 
-/// The height of a map that has so many blocks.
+/// The height of a map of this many blocks.
 pub fn height_of(blocks: u64) -> u8 {
     (1..MOST_HEIGHT).find(|height| blocks <= 1 << (BITS * u32::from(*height))).unwrap_or(MOST_HEIGHT)
 }

@@ -21,13 +21,13 @@ pub struct Pull<'f> {
     /// Random, of this stream.
     pub stream: [u8; 16],
     pub time: u64,
-    /// What the receiver is told where it comes from.
+    /// The source that the receiver records.
     pub from: String,
     /// The mark that the receiver got to.
     pub continues: Option<MarkPlace>,
     /// Segments that are fetched at once.
     pub at_once: usize,
-    /// Is told how many blocks were written.
+    /// Gets the number of blocks that were written.
     pub tell: &'f mut dyn FnMut(u64),
 }
 

@@ -44,7 +44,7 @@ pub struct Pushed {
     pub read_blocks: u64,
 }
 
-/// Numbers for so many changed blocks.
+/// Numbers for this many changed blocks.
 fn wanted(changed: Option<u64>) -> Vec<(Kind, u64)> {
     let data = changed.map_or(SOME, |blocks| blocks.div_ceil(SEGMENT_BLOCKS).clamp(1, 1 << 20));
     vec![(Kind::Data, data), (Kind::Map, data.div_ceil(64) + 1)]
@@ -70,7 +70,7 @@ pub fn open_job(state: &State, uuid: &[u8; 16]) -> Option<u64> {
     jobs.next().map(|(number, _)| *number)
 }
 
-/// Goes on with a job that its writer left (SO3): whoever had it cannot commit it any more.
+/// Continues a job that its writer left (SO3). The earlier writer cannot commit it any more.
 pub fn take_over(log: &mut Log<'_>, job: u64) -> Result<Begun> {
     let mut numbers = Vec::new();
     let made = log.add(|state| {
@@ -88,7 +88,7 @@ pub fn take_over(log: &mut Log<'_>, job: u64) -> Result<Begun> {
     Ok(Begun { job: number, base: taken.base, numbers, kept, from })
 }
 
-/// What earlier programs uploaded, as far as nothing is missing, and the block behind it.
+/// What earlier programs uploaded, up to the first gap, and the block behind it.
 fn uploaded(log: &Log<'_>, attempts: &[Vec<Numbers>]) -> Result<(Vec<Kept>, u64)> {
     let segments = Segments::new(log.objects, log.seal.clone(), log.state.store);
     let mut kept: Vec<Kept> = Vec::new();
@@ -124,7 +124,7 @@ fn uploaded(log: &Log<'_>, attempts: &[Vec<Numbers>]) -> Result<(Vec<Kept>, u64)
 pub struct Ways<'f> {
     /// Segments that are uploaded at once. 0: in this thread.
     pub threads: usize,
-    /// Is told how many blocks were read, and how many bytes are in the store.
+    /// Gets the number of blocks that were read, and of bytes in the store.
     pub tell: &'f mut dyn FnMut(u64, u64),
 }
 

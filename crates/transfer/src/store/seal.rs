@@ -121,7 +121,7 @@ impl<'a> From<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// A count of things of which each has at least so many bytes here.
+    /// A count of things of which each has at least this many bytes here.
     pub fn count(&mut self, least_bytes: usize) -> Result<usize> {
         let count = self.number()?;
         if count > (self.rest.len() / least_bytes.max(1)) as u64 {

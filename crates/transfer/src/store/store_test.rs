@@ -259,7 +259,7 @@ fn a_push_that_was_cut_goes_on() {
         }
         let (point, _) = log.state.find(&about.uuid).unwrap();
         assert!(pulled(&log, point, None).unwrap() == new, "died at request {dies_at}");
-        // 200 blocks are four segments of 64; anew they would be up to eight.
+        // 200 blocks are four segments of 64; written again they would be up to eight.
         let segments = uploaded(&memory) - before;
         assert!(segments <= 5, "died at request {dies_at}: {segments} segments were uploaded");
         let checked = check(&log, true, &mut |_, _| {}).unwrap();
@@ -334,7 +334,7 @@ fn a_store_that_went_back_in_time_is_refused() {
     assert!(matches!(again(seen), Err(StoreError::Refused(_))));
 }
 
-/// Whoever opens a store with a long log reads a kept state, and not all entries.
+/// An opening of a store with a long log reads a kept state, and not all entries.
 #[test]
 fn a_long_log_is_opened_with_few_requests() {
     let memory = Memory::default();

@@ -1,4 +1,4 @@
-//! Writes the map of a point: the map of its base, in which the pages on the way to each change are made anew. Changes come in order.
+//! Writes the map of a point: the map of its base, in which the pages on the way to each change are new. Changes come in order.
 
 use super::error::{Result, StoreError};
 use super::fetch::Segments;

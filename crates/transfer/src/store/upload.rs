@@ -56,7 +56,7 @@ impl<'s> Uploads<'s> {
         Uploads { objects, seal, store, to_threads: None, shared: Arc::default() }
     }
 
-    /// Uploads in so many threads, which end with `finish` or when this is dropped.
+    /// Uploads in this many threads, which end with `finish` or when this is dropped.
     pub fn threads<'scope>(
         objects: &'s dyn Objects,
         seal: Seal,

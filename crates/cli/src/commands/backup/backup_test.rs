@@ -189,7 +189,7 @@ fn status_is_for_monitors() {
         1,
         "rowen_backup_late{policy=\"nightly\",volume=\"vg0/db\"} 1",
     );
-    // A damaged file of what runs did costs what it told, and no more.
+    // A damaged file of results loses those results, and nothing else.
     world.files.insert("/etc/rowen/backup-state.json".to_owned(), "{".to_owned());
     said(&mut world, "rowen backup status", 1, "nothing has arrived yet");
     said(&mut world, "rowen backup run", 0, "Took");

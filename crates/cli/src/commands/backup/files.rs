@@ -40,7 +40,7 @@ pub fn state(session: &mut Session<'_>) -> State {
     session.backend.read_text(&path).map(|text| State::read(&text)).unwrap_or_default()
 }
 
-/// The volumes of a policy, by group. What is not there is told; the second value says so.
+/// The volumes of a policy, by group. Missing volumes are reported; then the second value is true.
 pub fn volumes(
     session: &mut Session<'_>,
     policy: &Policy,

@@ -48,7 +48,7 @@ pub fn run(session: &mut Session<'_>, args: &Args, names: &[String]) -> Result {
 }
 
 impl Run {
-    /// What failed is told, and the run goes on.
+    /// A failure is reported, and the run goes on.
     fn told<T>(&mut self, session: &mut Session<'_>, of: &str, done: Result<T>) -> Option<T> {
         done.map_err(|failure| {
             session.console.complain(format!("{of}:"));
@@ -140,7 +140,7 @@ impl Run {
         Ok(later)
     }
 
-    /// Runs the program after a snapshot. A failure is told, and the run goes on.
+    /// Runs the program after a snapshot. A failure is reported, and the run goes on.
     fn after(&mut self, session: &mut Session<'_>, policy: &Policy, group: &str, later: Option<Box<dyn Pending>>) {
         let done = later.map_or(Ok(()), |later| later.run().map_err(Failure::from));
         self.told(session, &format!("Policy {}, volume group {group}", policy.name), done);
@@ -165,7 +165,7 @@ impl Run {
                 if sent != Sent::Dry {
                     let pruned = self.prune(session, policy, &job.to, target.keep.as_ref().unwrap_or(&policy.keep));
                     if let Err(failure) = pruned {
-                        // A key that may only receive removes nothing, and its owner was told so.
+                        // A key that may only receive removes nothing, which its owner knows.
                         session.console.complain(format!("Older snapshots stay at {}:", job.to.shown()));
                         session.tell(&failure);
                     }

@@ -46,7 +46,7 @@ impl Row {
     }
 }
 
-/// Why a time is too long ago. One that is yet to come was told by a clock that was ahead.
+/// Why a time is too long ago. A time in the future comes from a clock that was ahead.
 fn late(what: &str, at: Option<u64>, now: u64, every: u64) -> Option<String> {
     match at {
         None => Some(format!("{what}: never")),

@@ -100,7 +100,7 @@ impl Job {
         self.end(session, &both, resumed, sent)
     }
 
-    /// Looks at both sides, and goes on with what was cut: so many bytes of it passed.
+    /// Looks at both sides, and continues a stream that was cut after this many bytes.
     fn begin(&self, session: &mut Session<'_>) -> Result<(Both, Option<u64>)> {
         let mut both = self.look(session)?;
         self.refuse_itself(&both)?;
@@ -386,7 +386,7 @@ impl Job {
                     if side.at == Where::Here {
                         return Err(failure);
                     }
-                    // A key that may only receive removes nothing, and its owner was told so.
+                    // A key that may only receive removes nothing, which its owner knows.
                     session.console.complain(format!("{full} stays, for it cannot be removed from here:"));
                     session.tell(&failure);
                     break;

@@ -46,13 +46,13 @@ impl State {
         self.limit.saturating_sub(self.used)
     }
 
-    /// Whether a class may use so many bytes more (FB2).
+    /// Whether a class may use this many bytes more (FB2).
     fn may_class_use(&self, class: &str, bytes: usize, is_first: bool) -> bool {
         let most = if is_first { FIRST * self.free() } else { self.free() };
         self.classes.get(class).copied().unwrap_or(0) + bytes <= most || planted::is("one_class")
     }
 
-    /// Whether a volume may use so many bytes more (FB1, FB2).
+    /// Whether a volume may use this many bytes more (FB1, FB2).
     fn may_use(&self, share: &Share, bytes: usize) -> bool {
         let mine = share.used.load(Ordering::Relaxed);
         if planted::is("budget_of_each") {
