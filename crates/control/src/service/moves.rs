@@ -69,7 +69,8 @@ impl Service {
         self.note_move(Some(&note));
         let before = note.total - total;
         let begun = Some(Instant::now());
-        *self.wanted_move.lock() = WantedMove { note: Some(note), is_searched: true, begun, before, waits: None };
+        *self.wanted_move.lock() =
+            WantedMove { note: Some(note), is_searched: true, begun, before, ..WantedMove::default() };
         Ok(total)
     }
 
@@ -130,8 +131,12 @@ impl Service {
             self.wanted_move.lock().waits = Some(self.failure(&error, "").message);
             return;
         }
+        let ended = note.clone();
         match self.begin_move(note, wanted) {
-            Ok(0) => self.forget_move(),
+            Ok(0) => {
+                self.forget_move();
+                self.wanted_move.lock().ended = Some(ended).filter(|_| !planted::is("end_of_move_forgotten"));
+            }
             Ok(total) => {
                 let left = format!("{total} extents of physical volume {} are still to be moved", path.display());
                 self.event(What::Changed, &format!("the move goes on after the server was replaced: {left}"));
@@ -203,19 +208,33 @@ impl Service {
     }
 
     fn move_report(&self, progress: MoveProgress) -> MoveReport {
-        let (note, before, begun, waits) = {
+        let (note, ended, before, begun, waits) = {
             let wanted = self.wanted_move.lock();
-            (wanted.note.clone(), wanted.before, wanted.begun, wanted.waits.clone())
+            (wanted.note.clone(), wanted.ended.clone(), wanted.before, wanted.begun, wanted.waits.clone())
         };
         let info = self.group.info();
         let extent_bytes = info.extent_blocks * BLOCK_SIZE;
-        let to_come = note.filter(|_| begun.is_none() && !progress.is_running);
-        if let Some(note) = to_come {
+        let is_own = begun.is_some() || progress.is_running;
+        let path = |note: &MoveNote| {
             let place = info.pvs.iter().position(|pv| pv.uuid.0 == note.from).and_then(|at| u16::try_from(at).ok());
             let path = place.and_then(|at| self.platform.members.path(PvIndex(at))).unwrap_or_default();
+            path.display().to_string()
+        };
+        if let Some(note) = ended.filter(|_| !is_own) {
+            let bytes = note.total * extent_bytes;
+            return MoveReport {
+                path: path(&note),
+                moved: note.total,
+                total: note.total,
+                copied_bytes: bytes,
+                total_bytes: bytes,
+                ..MoveReport::default()
+            };
+        }
+        if let Some(note) = note.filter(|_| !is_own) {
             return MoveReport {
                 is_running: true,
-                path: path.display().to_string(),
+                path: path(&note),
                 total: note.total,
                 total_bytes: note.total * extent_bytes,
                 waits: Some(waits.unwrap_or_else(|| "the server was replaced and is about to go on".into())),

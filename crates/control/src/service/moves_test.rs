@@ -84,6 +84,29 @@ fn goes_on(is_killed: bool) {
     assert!(!status(&world).is_running);
 }
 
+/// PM9: the server is killed when everything was moved, and before it removed its note.
+fn its_end_is_reported() {
+    let world = made();
+    let Outcome::Moving(begun) = ask(&world, wanted()) else { panic!("it begins") };
+    for _ in 0..1000 {
+        world.pass(Duration::from_millis(10));
+        if !status(&world).is_running {
+            break;
+        }
+    }
+    let world = world.killed().unwrap();
+    let end = ended(&world);
+    assert_eq!((end.path.as_str(), end.failed.as_deref(), end.is_stopped), ("/dev/b", None, false), "PM9");
+    assert_eq!((end.moved, end.total), (begun.total, begun.total));
+    assert!(refusal(&world, wanted()).1.contains("No data to move"));
+}
+
+#[test]
+fn the_end_of_a_move_is_reported_by_a_successor() {
+    its_end_is_reported();
+    must_be_found("end_of_move_forgotten", its_end_is_reported);
+}
+
 #[test]
 fn a_move_goes_on_after_its_server() {
     goes_on(true);

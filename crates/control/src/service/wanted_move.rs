@@ -2,7 +2,7 @@
 //!
 //! * PM9 A move continues after its server was replaced, until it has ended or was stopped. It is noted before the
 //!   first extent moves, and the note is removed after the move has ended. If a server dies in between, its successor
-//!   finds nothing left to move.
+//!   finds nothing left to move, and reports the end.
 
 use super::platform::MoveNote;
 use std::time::Instant;
@@ -20,4 +20,6 @@ pub struct WantedMove {
     pub before: u64,
     /// Why it could not be resumed yet.
     pub waits: Option<String>,
+    /// A move that had ended when its server died. A client that waits for it gets the end from this server.
+    pub ended: Option<MoveNote>,
 }
