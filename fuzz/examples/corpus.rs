@@ -242,6 +242,7 @@ fn report() -> GroupReport {
         sequence: 12,
         reclaim_left_blocks: 0,
         stopped: false,
+        read_only: false,
         moving: None,
         attributes: GroupAttributes::default(),
         pvs: Vec::new(),

@@ -47,6 +47,7 @@ mod physical_volumes;
 mod points;
 mod pools;
 mod pv_extents;
+mod read_only;
 mod reads_during_pv_removal;
 mod rehome;
 mod reopen_full_metadata;

@@ -12,6 +12,7 @@ fn pv(path: &str, group: (u8, &str), sequence: u64, version: u32, incompatible: 
     let format = FormatInfo {
         version,
         incompatible,
+        read_only_compatible: 0,
         compatible: 0,
         sequence,
         pv_uuid: Uuid([9; 16]),
@@ -83,9 +84,13 @@ fn whether_a_group_can_be_opened() {
         pv("/dev/d", (3, "other"), 1, 7, 0),
         pv("/dev/e", (0, ""), 1, 1, 0),
         PvFormat { format: FormatInfo { compatible: 8, ..pv("", (4, "more"), 1, 1, 0).format }, path: "/dev/f".into() },
+        PvFormat {
+            format: FormatInfo { read_only_compatible: 4, ..pv("", (5, "read"), 1, 1, 0).format },
+            path: "/dev/g".into(),
+        },
     ];
     world.silent = vec!["/dev/dead".into()];
-    let [one, two, three, four] = [1, 2, 3, 4].map(|number| lvm_text(Uuid([number; 16])));
+    let [one, two, three, four, five] = [1, 2, 3, 4, 5].map(|number| lvm_text(Uuid([number; 16])));
     play(
         &mut world,
         &format!(
@@ -107,6 +112,12 @@ fn whether_a_group_can_be_opened() {
             O|    gaps            physical volumes with room to grow, or of which one left$
             E|  WARNING: /dev/dead does not answer and is left out.
             rc=5
+
+            $ rowen features read
+            O|  read ({five}): format version 1; this program can only read it$
+            O|    only read 2     not known to this program, which opens the group read-only because of it$
+            E|  WARNING: /dev/dead does not answer and is left out.
+            rc=0
 
             $ rowen features more old
             O|  more ({four}): format version 1; this program can open it$

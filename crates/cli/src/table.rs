@@ -1449,7 +1449,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "clear",
-        summary: "Open a volume group again that has stopped after a failed write",
+        summary: "Open a volume group again that has stopped after a failed write, or is open read-only",
         is_lvm: false,
         forms: &["VG"],
         operands: Operands::Groups,

@@ -25,8 +25,10 @@ pub enum Error {
     Invalid(String),
     /// The volume is in use by something that must end first; the text says what.
     Busy(String),
-    /// The volume is read-only.
+    /// The volume is read-only, or the group is open read-only.
     ReadOnly,
+    /// The group has features that this program would have to know to write it: it can only be read (RO1).
+    ReadableOnly { features: u64 },
     /// The snapshot outgrew its reserve and is invalid; its contents are gone.
     InvalidSnapshot,
     /// An earlier flush or journal write failed: nothing is acknowledged until the group is opened again.
@@ -71,6 +73,9 @@ impl fmt::Display for Error {
                 "a volume was removed, reverted, merged, resized or dropped since the comparison began: compare again",
             ),
             Error::ReadOnly => f.write_str("the volume is read-only"),
+            Error::ReadableOnly { features } => {
+                write!(f, "a newer program wrote it with features ({features:#x}) that this program can only read")
+            }
             Error::InvalidSnapshot => {
                 f.write_str("the snapshot used up its reserve, or gave way in a full group, and is invalid")
             }

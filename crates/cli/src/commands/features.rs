@@ -86,7 +86,11 @@ fn bits(features: u64) -> Vec<u32> {
 }
 
 fn lines(format: &FormatInfo) -> Vec<String> {
-    let verdict = if format.can_be_opened() { "this program can open it" } else { "this program cannot open it" };
+    let verdict = match (format.can_be_opened(), format.can_be_written()) {
+        (true, true) => "this program can open it",
+        (true, false) => "this program can only read it",
+        (false, _) => "this program cannot open it",
+    };
     let name = clean(&format.group, 128);
     let mut lines =
         vec![format!("{name} ({}): format version {}; {verdict}", lvm_text(format.group_uuid), format.version)];
@@ -103,6 +107,12 @@ fn lines(format: &FormatInfo) -> Vec<String> {
         lines.push(format!(
             "  {:<NAME$}not known to this program: a later version of Rowen added it",
             format!("bit {bit}")
+        ));
+    }
+    for bit in bits(format.read_only_compatible) {
+        lines.push(format!(
+            "  {:<NAME$}not known to this program, which opens the group read-only because of it",
+            format!("only read {bit}")
         ));
     }
     for bit in bits(format.compatible) {
@@ -122,8 +132,10 @@ fn as_json(format: &FormatInfo) -> Value {
         "uuid": lvm_text(format.group_uuid),
         "format_version": format.version,
         "can_be_opened": format.can_be_opened(),
+        "can_be_written": format.can_be_written(),
         "features": known,
         "unknown_bits": bits(format.unknown()),
+        "unknown_read_only_compatible_bits": bits(format.read_only_compatible),
         "unknown_compatible_bits": bits(format.compatible),
     })
 }

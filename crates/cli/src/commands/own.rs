@@ -215,22 +215,22 @@ pub fn stop(session: &mut Session<'_>, args: &Args) -> Result {
     Ok(())
 }
 
-/// Opens a stopped group again. Its devices wait until it is open.
+/// Opens a group again that has stopped or is open read-only. Its devices wait until it is open.
 pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
     let group = only_group(args)?;
     names::check_form(&group).map_err(|_| Failure::failed(crate::session::no_group(&group)))?;
     if args.has(Opt::Force) && !session.is_test {
         session.backend.accept_disks(&group)?;
     }
-    if why_stopped(session, &group)?.is_none() {
+    let Some(before) = why_to_clear(session, &group)? else {
         session.console.say(format!("Volume group \"{group}\" has not stopped: there is nothing to clear."));
         return Ok(());
-    }
+    };
     session.change(&group, Request::Clear)?;
     if session.is_test {
         return Ok(());
     }
-    match why_stopped(session, &group) {
+    match why_to_clear(session, &group) {
         Err(Failure::Failed(mut why)) => {
             why.push(format!(
                 "Volume group \"{group}\" has not been opened again. Devices in use wait until it is; their keeper tries \
@@ -239,20 +239,37 @@ pub fn clear(session: &mut Session<'_>, args: &Args) -> Result {
             Err(Failure::Failed(why))
         }
         Err(failure) => Err(failure),
-        Ok(Some(why)) => Err(Failure::failed(format!("Volume group \"{group}\" has stopped again: {why}."))),
+        Ok(Some(ToClear::Stopped(why))) => {
+            Err(Failure::failed(format!("Volume group \"{group}\" has stopped again: {why}.")))
+        }
+        Ok(Some(ToClear::ReadOnly(why))) => {
+            Err(Failure::failed(format!("Volume group \"{group}\" is still open read-only: {why}.")))
+        }
         Ok(None) => {
             session.console.say(format!("Volume group \"{group}\" is open again."));
-            session.console.say(
-                "Writes that were not flushed before the failure may be lost: check the filesystems on its volumes.",
-            );
+            session.console.say(match before {
+                ToClear::Stopped(_) => {
+                    "Writes that were not flushed before the failure may be lost: check the filesystems on its volumes."
+                }
+                ToClear::ReadOnly(_) => "Active volumes become writable with \"rowen lvchange --refresh\".",
+            });
             Ok(())
         }
     }
 }
 
-fn why_stopped(session: &mut Session<'_>, group: &str) -> Result<Option<String>> {
+/// Why another server should open a group.
+enum ToClear {
+    Stopped(String),
+    ReadOnly(String),
+}
+
+fn why_to_clear(session: &mut Session<'_>, group: &str) -> Result<Option<ToClear>> {
     match session.ask(group, Request::Status)? {
-        Outcome::Status(status) => Ok(status.stopped.or(status.disk_wait.map(|wait| wait.what))),
+        Outcome::Status(status) => {
+            let stopped = status.stopped.or(status.disk_wait.map(|wait| wait.what)).map(ToClear::Stopped);
+            Ok(stopped.or(status.read_only.map(ToClear::ReadOnly)))
+        }
         other => Err(unexpected(group, &other)),
     }
 }

@@ -17,6 +17,7 @@ mod logs;
 mod memory;
 mod missing;
 mod moves;
+mod read_only;
 mod replicate;
 mod resized_disks;
 mod room;

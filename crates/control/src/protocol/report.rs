@@ -34,6 +34,9 @@ pub struct GroupReport {
     /// It is stopped: it takes no writes until it is opened again.
     #[serde(default)]
     pub stopped: bool,
+    /// It is open read-only (RO1).
+    #[serde(default)]
+    pub read_only: bool,
     /// Extents that are being moved.
     #[serde(default)]
     pub moving: Option<Box<MoveReport>>,
@@ -155,6 +158,7 @@ impl GroupReport {
             sequence: info.sequence,
             reclaim_left_blocks: info.reclaim_left,
             stopped: false,
+            read_only: false,
             moving: None,
             attributes: info.attributes.into(),
             index: Index::default(),

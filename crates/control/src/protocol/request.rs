@@ -289,6 +289,8 @@ pub struct Traits {
     pub is_archived: bool,
     /// It is allowed for an exported group.
     pub is_for_exported: bool,
+    /// It is allowed for a group that is open read-only (RO1).
+    pub is_for_read_only: bool,
     /// The group may be fuller after it.
     pub takes_space: bool,
     /// The server ends when it is done.
@@ -301,15 +303,24 @@ impl Traits {
         is_repeatable: false,
         is_archived: false,
         is_for_exported: true,
+        is_for_read_only: true,
         takes_space: false,
         ends_server: false,
     };
     const REPEATABLE: Traits = Traits { is_repeatable: true, ..Traits::QUERY };
     /// A change of metadata.
-    const CHANGE: Traits = Traits { kind: Kind::Change, is_archived: true, is_for_exported: false, ..Traits::QUERY };
+    const CHANGE: Traits = Traits {
+        kind: Kind::Change,
+        is_archived: true,
+        is_for_exported: false,
+        is_for_read_only: false,
+        ..Traits::QUERY
+    };
     const TAKES_SPACE: Traits = Traits { takes_space: true, ..Traits::CHANGE };
     /// A change of devices, which the archive does not contain.
-    const DEVICES: Traits = Traits { is_archived: false, ..Traits::CHANGE };
+    const DEVICES: Traits = Traits { is_archived: false, is_for_read_only: true, ..Traits::CHANGE };
+    /// A change of data that the archive does not contain.
+    const DATA: Traits = Traits { is_archived: false, ..Traits::CHANGE };
 }
 
 impl Request {
@@ -348,13 +359,16 @@ impl Request {
             | MoveStatus
             | Receives => Traits::REPEATABLE,
             // Their changes are not visible, and a repetition changes nothing.
-            ReceiveParts { .. } | ReceiveMark { .. } => Traits { is_for_exported: false, ..Traits::REPEATABLE },
+            ReceiveParts { .. } | ReceiveMark { .. } => {
+                Traits { is_for_exported: false, is_for_read_only: false, ..Traits::REPEATABLE }
+            }
             // The same stream again resumes.
-            Receive(_) => Traits { is_repeatable: true, takes_space: true, ..Traits::DEVICES },
-            AbortReceive { .. } => Traits::DEVICES,
+            Receive(_) => Traits { is_repeatable: true, takes_space: true, ..Traits::DATA },
+            AbortReceive { .. } => Traits::DATA,
             // They take long, and repair writes.
-            Check | Repair => Traits::QUERY,
-            Trim => Traits { is_for_exported: false, ..Traits::QUERY },
+            Check => Traits::QUERY,
+            Repair => Traits { is_for_read_only: false, ..Traits::QUERY },
+            Trim => Traits { is_for_exported: false, is_for_read_only: false, ..Traits::QUERY },
             CreateVolume { .. }
             | Publish { .. }
             | Bookmark { .. }
@@ -380,8 +394,10 @@ impl Request {
             ChangeGroup { .. } => Traits { is_for_exported: true, ..Traits::CHANGE },
             RenameGroup { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::CHANGE },
             Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
-            Activate { .. } | Refresh { .. } | MoveExtents { .. } | StopMove => Traits::DEVICES,
-            Deactivate { .. } | MakeNodes | Checkpoint => Traits { is_for_exported: true, ..Traits::DEVICES },
+            Activate { .. } | Refresh { .. } => Traits::DEVICES,
+            MoveExtents { .. } | StopMove => Traits::DATA,
+            Checkpoint => Traits { is_for_exported: true, ..Traits::DATA },
+            Deactivate { .. } | MakeNodes => Traits { is_for_exported: true, ..Traits::DEVICES },
             Stop | Clear | Upgrade { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },
         }
     }

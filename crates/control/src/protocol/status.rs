@@ -12,6 +12,8 @@ pub struct StatusReport {
     pub open_seconds: u64,
     /// Why it has stopped.
     pub stopped: Option<String>,
+    /// Why it is open read-only (RO1).
+    pub read_only: Option<String>,
     /// A physical volume that has disappeared, or that came back and is refused.
     pub disk_wait: Option<DiskWait>,
     /// Keepers that died while this server serves.

@@ -11,6 +11,9 @@ use std::collections::BTreeSet;
 impl Service {
     /// Extends volumes that fill up, and warns of those that still do.
     pub fn periodic_work(&self) {
+        if self.group.is_read_only() {
+            return;
+        }
         self.extend_what_fills_up();
         self.warn(&mut |_| {});
         self.forget_removed();

@@ -61,7 +61,9 @@ pub fn engine_kind(error: &Error) -> ErrorKind {
         Error::Invalid(_) | Error::Unrelated => ErrorKind::Invalid,
         Error::Moved => ErrorKind::Changed,
         Error::Busy(_) => ErrorKind::InUse,
-        Error::ReadOnly | Error::InvalidSnapshot | Error::Unsupported(_) => ErrorKind::Denied,
+        Error::ReadOnly | Error::ReadableOnly { .. } | Error::InvalidSnapshot | Error::Unsupported(_) => {
+            ErrorKind::Denied
+        }
         Error::Closed | Error::DiskLost(_) => ErrorKind::Closed,
     }
 }

@@ -53,6 +53,20 @@ impl Service {
         Err(Failure::new(ErrorKind::NoSpace, message))
     }
 
+    /// Why the group is open read-only, if it is (RO1).
+    pub fn why_read_only(&self) -> Option<String> {
+        self.group.is_read_only().then(|| self.read_only.clone())
+    }
+
+    /// Refuses requests that would write to a group that is open read-only.
+    pub fn refuse_read_only(&self) -> Result<()> {
+        let Some(why) = self.why_read_only() else { return Ok(()) };
+        let group = &self.name;
+        let message =
+            format!("Volume group \"{group}\" is open read-only: {why}. Once it can be written: rowen clear {group}.");
+        Err(Failure::new(ErrorKind::Denied, message))
+    }
+
     /// Refuses requests that an exported group does not allow.
     pub fn refuse_exported(&self) -> Result<()> {
         match self.group.info().attributes.exported {

@@ -115,6 +115,9 @@ impl Service {
     #[expect(clippy::too_many_lines, reason = "a table of requests")]
     fn carry_out(&self, request: Request, caller: &Caller, tell: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
         let traits = request.traits();
+        if !traits.is_for_read_only {
+            self.refuse_read_only()?;
+        }
         // SV1: one change at a time, in the order of arrival.
         let limit = matches!(request, Request::Upgrade { .. }).then_some(UPGRADE_WAITS);
         let limit = limit.filter(|_| !planted::is("upgrade_patient"));

@@ -60,10 +60,11 @@ impl Service {
         Ok(Outcome::Ok)
     }
 
-    /// Ends the server of a group that has stopped, or has lost a disk. Only another server may write to the group,
-    /// because it reads first what the disks have kept.
+    /// Ends the server of a group that has stopped, has lost a disk, or is open read-only. Only another server may write
+    /// to the group, because it reads first what the disks have kept.
     pub fn clear(&self) -> Result<Outcome> {
-        if self.group.failed().is_ok() && self.disk_wait.lock().is_none() {
+        let is_well = self.group.failed().is_ok() && self.disk_wait.lock().is_none();
+        if is_well && !self.group.is_read_only() {
             let message = format!("Volume group \"{}\" has not stopped: there is nothing to clear.", self.name);
             return Err(Failure::new(ErrorKind::Denied, message));
         }

@@ -24,6 +24,7 @@ impl Service {
     pub fn is_read_only(&self, volume: &VolumeInfo) -> bool {
         let lists = self.lists.get();
         volume.read_only
+            || self.group.is_read_only()
             || lists.read_only.is_some()
                 && lists.make_read_only(self.subject(
                     &self.group.info().attributes.tags,
@@ -109,9 +110,9 @@ impl Service {
         }
     }
 
-    /// Stores whether the volume is active (SV2).
+    /// Stores whether the volume is active (SV2). In a group that is open read-only, only its keeper knows.
     pub fn note_active(&self, volume: &VolumeInfo, active: bool) -> Result<()> {
-        if volume.attributes.active == active || planted::is("activity_not_noted") {
+        if volume.attributes.active == active || self.group.is_read_only() || planted::is("activity_not_noted") {
             return Ok(());
         }
         self.set_attributes(volume.id, &volume.name, Attributes { active, ..volume.attributes.clone() })

@@ -51,6 +51,7 @@ impl Service {
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         report.bookmarks = self.reported_bookmarks();
         report.stopped = self.group.failed().is_err();
+        report.read_only = self.group.is_read_only();
         report.moving = self.move_to_report().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));

@@ -52,6 +52,8 @@ pub struct Service {
     pub lists: ListsInForce,
     /// A request to end the service.
     pub ending: Ending,
+    /// Why the group is open read-only, if it is.
+    pub read_only: String,
     /// Called at each step of a rename and of a join, for tests.
     pub reached: fn(&str),
     // Last, so that it is dropped last: everything above runs on it.
@@ -85,6 +87,7 @@ impl Service {
             checks: AtomicU32::new(0),
             lists: ListsInForce::new(lists),
             ending: Ending::default(),
+            read_only: String::new(),
             reached: |_| {},
             platform,
         };

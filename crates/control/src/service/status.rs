@@ -45,6 +45,7 @@ impl Service {
         StatusReport {
             open_seconds: now.as_secs(),
             stopped: self.group.failed().err().map(|error| self.why_stopped(error)),
+            read_only: self.why_read_only(),
             // Only the code that runs the service knows it.
             keeper_deaths: 0,
             disk_wait: self.disk_wait.lock().clone(),

@@ -195,6 +195,7 @@ impl Verdict {
         self.waits_for_disk(report);
         self.waits_for_space(report);
         self.has_stopped(report);
+        self.is_read_only(report);
         self.fills_up(report);
         self.lost_something(report);
     }
@@ -255,6 +256,12 @@ impl Verdict {
         let next = format!("once its disks are well: rowen clear {}", self.seen.name);
         self.status.problems.insert(0, Problem { what, next });
         self.is(State::Stopped, why.clone());
+    }
+
+    fn is_read_only(&mut self, report: &StatusReport) {
+        let Some(why) = &report.read_only else { return };
+        let next = format!("once it can be written: rowen clear {}", self.seen.name);
+        self.wrong(format!("it is open read-only: {why}"), next);
     }
 
     fn fills_up(&mut self, report: &StatusReport) {

@@ -107,6 +107,14 @@ fn a_stopped_group_says_why() {
 }
 
 #[test]
+fn a_group_that_is_open_read_only_says_why() {
+    let (state, problems) = judged(served(|report| report.read_only = Some("/dev/sdb is read-only".into())));
+    assert_eq!(state, State::Serving);
+    let expected = ("it is open read-only: /dev/sdb is read-only", "once it can be written: rowen clear vg");
+    assert_eq!(problems, [(expected.0.into(), expected.1.into())]);
+}
+
+#[test]
 fn writes_that_wait_are_named_with_their_time() {
     let held = |name: &str, seconds| HeldVolume { name: name.into(), seconds };
     let seen = served(|report| report.held = vec![held("data", 200), held("log", 7)]);

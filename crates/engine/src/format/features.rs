@@ -5,7 +5,7 @@ use super::record::block_crc;
 use super::superblock::{
     FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS,
     FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL, FEATURE_UNPROVEN, FEATURE_ZONES,
-    KNOWN_INCOMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -47,6 +47,8 @@ pub struct FormatInfo {
     pub version: u32,
     /// Features that a program must know to open the group.
     pub incompatible: u64,
+    /// Features that a program must know to write the group.
+    pub read_only_compatible: u64,
     /// Features that a program need not know.
     pub compatible: u64,
     pub sequence: u64,
@@ -67,6 +69,7 @@ impl FormatInfo {
         Some(FormatInfo {
             version: record.version,
             incompatible: record.incompatible,
+            read_only_compatible: record.read_only_compatible,
             compatible: record.compatible,
             sequence: record.sequence,
             pv_uuid: Uuid(record.pv_uuid),
@@ -79,6 +82,11 @@ impl FormatInfo {
     /// know all of them even to read.
     pub fn can_be_opened(&self) -> bool {
         self.version == VERSION && self.unknown() == 0
+    }
+
+    /// Whether this program can also write the group (RO1).
+    pub fn can_be_written(&self) -> bool {
+        self.can_be_opened() && self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE == 0
     }
 
     /// Incompatible features that this program does not know.
@@ -116,7 +124,9 @@ mod tests {
         let newer = with(23, 0x80);
         assert_eq!((newer.can_be_opened(), newer.unknown()), (false, 1 << 63));
         assert!(!with(12, 2).can_be_opened(), "another version");
-        assert!(with(31, 0x80).can_be_opened(), "a feature that need not be known");
+        assert!(with(31, 0x80).can_be_written(), "a feature that need not be known");
+        let readable = with(487, 0x80);
+        assert!(readable.can_be_opened() && !readable.can_be_written() && seen.can_be_written());
         let mut damaged = label.clone();
         damaged[16] ^= 1;
         assert_eq!(FormatInfo::of(&damaged), None);

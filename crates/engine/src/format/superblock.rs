@@ -65,6 +65,9 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_SECOND_JOURNAL
     | FEATURE_BOOKMARKS;
 
+/// Features that this program knows among those that a program must know to write, but not to read. None is defined.
+pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
+
 on_disk! {
     /// The fixed part of a superblock. The table of physical volumes follows at byte 512.
     SuperblockRecord, 512 {
@@ -100,7 +103,8 @@ on_disk! {
         460 => zones_crc: u32,
         464 => second_journal: u64,
         472 => stale_journals: u64,
-        480 => reserved: [u8; 32],
+        480 => read_only_compatible: u64,
+        488 => reserved: [u8; 24],
     }
 }
 
@@ -220,6 +224,8 @@ pub struct GroupRoot {
     pub generation: u64,
     /// Incompatible features that are used.
     pub features: u64,
+    /// Features that a program must know to write the group (RO1).
+    pub read_only_compatible: u64,
     /// VG blocks of the two copies of the first index block.
     pub index: [u64; 2],
     pub stream_len: u64,
@@ -250,6 +256,11 @@ impl GroupRoot {
     pub fn whole_journals(&self) -> impl Iterator<Item = u64> + use<> {
         let stale = self.stale_journals;
         (0..).zip(self.journals()).filter(move |(n, _)| stale >> n & 1 == 0).map(|(_, start)| start)
+    }
+
+    /// Features that this program would have to know to write the group.
+    pub fn unknown_to_writers(&self) -> u64 {
+        self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE
     }
 
     /// Forgets the second copy of the journal.
@@ -413,7 +424,8 @@ impl Superblock {
             zones_crc: 0,
             second_journal: 0,
             stale_journals: 0,
-            reserved: [0; 32],
+            read_only_compatible: 0,
+            reserved: [0; 24],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -431,6 +443,7 @@ impl Superblock {
             record.capture_seq = group.capture_seq;
             record.generation = group.generation;
             record.incompatible = group.features;
+            record.read_only_compatible = group.read_only_compatible;
             [record.index_a, record.index_b] = group.index;
             record.stream_len = group.stream_len;
             record.clean = u64::from(group.clean);
@@ -481,7 +494,7 @@ impl Superblock {
             )));
         }
         // A compatible feature may use these bytes.
-        if record.compatible == 0 && record.reserved != [0; 32] {
+        if record.compatible == 0 && record.reserved != [0; 24] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -579,6 +592,7 @@ impl Superblock {
             capture_seq: record.capture_seq,
             generation: record.generation,
             features: record.incompatible,
+            read_only_compatible: record.read_only_compatible,
             index: [record.index_a, record.index_b],
             stream_len: record.stream_len,
             clean: record.clean != 0,
@@ -627,6 +641,7 @@ mod tests {
             capture_seq: 1,
             generation: 1,
             features,
+            read_only_compatible: 0,
             index: [300, 400],
             stream_len: 10,
             clean: true,

@@ -82,8 +82,15 @@ impl Group {
 
     /// Reads everything that an opening reads: superblocks, the last checkpoint and the journal. Writes nothing.
     /// Another process may have the group open, and may overwrite a part meanwhile: so a failure may be retried.
+    ///
+    /// # Errors
+    /// [`Error::ReadableOnly`]: this program cannot write it.
     pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
-        open_for_check(disks, true).await.map(drop)
+        let group = open_for_check(disks, true).await?;
+        match group.root.lock().group.unknown_to_writers() {
+            0 => Ok(()),
+            features => Err(Error::ReadableOnly { features }),
+        }
     }
 
     /// Verifies everything like [`check`](Self::check), and repairs bad copies of metadata from the good ones.
@@ -103,6 +110,11 @@ impl Group {
     }
 
     async fn verify_open(self: &Arc<Self>, repair: bool) -> Result<CheckReport> {
+        if self.core.config.read_only {
+            let seen = |progress| self.progress.set_check(progress);
+            let _shown = Shown::begin(&self.progress);
+            return Self::verify(self.core.disks.clone(), false, &seen).await;
+        }
         self.make_room_for_check().await?;
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
@@ -158,6 +170,10 @@ impl Group {
         let mut report = CheckReport::default();
         match open_for_check(disks, false).await {
             Ok(group) => {
+                let features = group.root.lock().group.unknown_to_writers();
+                if repair && features != 0 {
+                    return Err(Error::ReadableOnly { features });
+                }
                 let mut check = Check::new(&group);
                 check.seen = seen;
                 let outcome = check.run(&|| Ok(())).await;

@@ -78,6 +78,7 @@ impl Group {
             capture_seq: 1,
             generation: 0,
             features: 0,
+            read_only_compatible: 0,
             index: [0; 2],
             stream_len: 0,
             clean: true,

@@ -180,6 +180,11 @@ impl Group {
         }
     }
 
+    /// Whether the group was opened to be read only (RO1).
+    pub fn is_read_only(&self) -> bool {
+        self.core.config.read_only
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.core.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);

@@ -5,6 +5,8 @@
 //! another recovery needs. So it can be interrupted and started again at any time. It takes a checkpoint at the end,
 //! and earlier ones if metadata is short (`replay.rs`).
 //!
+//! * RO1 A group is not written by a program that does not know all features that writers must know. It is opened
+//!   read-only ([`Config::read_only`]): recovery changes memory only, and no request reaches the disks but reads.
 //! * B1 Everything that opening reads is durable before it writes. A server may have died with its newest superblock in
 //!   the disk's cache. Recovery overwrites blocks that only the superblock before it needs, and a power cut could leave
 //!   just that older one.
@@ -21,7 +23,7 @@ use super::{Durable, Group, Root};
 use crate::core::{Core, MergeCursor};
 use crate::dead_blocks::PointEpochs;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
@@ -137,6 +139,9 @@ impl Group {
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
         let newest = find_root(&*disks, is_planted(&config, "stale_pv_accepted"), without).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
+        if root.unknown_to_writers() != 0 && !config.read_only && !planted::is("unknown_written") {
+            return Err(Error::ReadableOnly { features: root.unknown_to_writers() });
+        }
         let out = PvFlags(root.out());
         if planted::is("missing_pv_not_recorded") {
             root.left.clear();

@@ -56,7 +56,7 @@ impl Volume {
     }
 
     pub fn read_only(&self) -> bool {
-        self.state.lock().meta.read_only
+        self.core.config.read_only || self.state.lock().meta.read_only
     }
 
     fn check_range(&self, state: &State, offset: u64, len: u64) -> Result<()> {
@@ -106,6 +106,9 @@ impl Volume {
 
     /// Everything acknowledged before this call is durable when it returns.
     pub async fn flush(&self) -> Result<()> {
+        if self.core.config.read_only {
+            return Ok(());
+        }
         self.core.journal.flush().await
     }
 }

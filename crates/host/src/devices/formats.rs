@@ -28,6 +28,7 @@ struct Probed {
 struct Seen {
     version: u32,
     incompatible: u64,
+    read_only_compatible: u64,
     compatible: u64,
     sequence: u64,
     pv: [u8; 16],
@@ -63,10 +64,11 @@ pub fn formats() -> Result<Formats, Error> {
 
 impl From<Seen> for FormatInfo {
     fn from(seen: Seen) -> FormatInfo {
-        let Seen { version, incompatible, compatible, sequence, pv, group, name } = seen;
+        let Seen { version, incompatible, read_only_compatible, compatible, sequence, pv, group, name } = seen;
         FormatInfo {
             version,
             incompatible,
+            read_only_compatible,
             compatible,
             sequence,
             pv_uuid: Uuid(pv),
@@ -83,6 +85,7 @@ pub fn answer(socket: &UnixStream, paths: Vec<PathBuf>) -> io::Result<()> {
         let seen = find(&paths[at]).map(|seen| Seen {
             version: seen.version,
             incompatible: seen.incompatible,
+            read_only_compatible: seen.read_only_compatible,
             compatible: seen.compatible,
             sequence: seen.sequence,
             pv: seen.pv_uuid.0,

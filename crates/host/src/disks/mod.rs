@@ -48,6 +48,8 @@ pub enum OpenMode {
     /// Reads and writes exclusively: a second opener is refused, also after this process was killed, until its last
     /// writes are done.
     Exclusive,
+    /// Only reads, exclusively. The disk may be read-only.
+    ExclusiveReadOnly,
 }
 
 /// How requests reach the kernel.

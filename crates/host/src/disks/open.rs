@@ -51,7 +51,7 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     }
     let meta = sys::stat(path).map_err(|e| refused(path, e))?;
     let is_device = kind_of(path, &meta)?;
-    if mode == OpenMode::Exclusive {
+    if mode != OpenMode::ReadOnly {
         refuse_foreign_use(path, &meta, is_device)?;
     }
     let (fd, mut direct) = open_fd(path, mode, is_device).map_err(|e| match e.raw_os_error() {
@@ -62,8 +62,8 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
         }
         _ => refused(path, e),
     })?;
-    if mode == OpenMode::Exclusive {
-        hold(path, &fd, &meta, is_device)?;
+    if mode != OpenMode::ReadOnly {
+        hold(path, &fd, &meta, is_device, mode)?;
     }
     let geometry = geometry(path, &fd, is_device, &mut direct)?;
     if geometry.size < MIN_SIZE {
@@ -148,6 +148,8 @@ fn open_fd(path: &Path, mode: OpenMode, is_device: bool) -> io::Result<(OwnedFd,
         // On a block device O_EXCL is the kernel's own hold: against mounts, device-mapper and a second opener.
         OpenMode::Exclusive if is_device => libc::O_RDWR | libc::O_EXCL,
         OpenMode::Exclusive => libc::O_RDWR,
+        OpenMode::ExclusiveReadOnly if is_device => libc::O_RDONLY | libc::O_EXCL,
+        OpenMode::ExclusiveReadOnly => libc::O_RDONLY,
     };
     match sys::open(path, flags | libc::O_DIRECT) {
         Ok(fd) => Ok((fd, true)),
@@ -156,7 +158,10 @@ fn open_fd(path: &Path, mode: OpenMode, is_device: bool) -> io::Result<(OwnedFd,
     }
 }
 
-fn hold(path: &Path, fd: &OwnedFd, meta: &Metadata, is_device: bool) -> Result<(), OpenError> {
+fn hold(path: &Path, fd: &OwnedFd, meta: &Metadata, is_device: bool, mode: OpenMode) -> Result<(), OpenError> {
+    if is_device && mode == OpenMode::ExclusiveReadOnly {
+        return Ok(());
+    }
     if is_device {
         let read_only = sys::device_is_read_only(fd.as_fd());
         return match read_only.map_err(|e| OpenError::system(path, "asking whether it is read-only", e))? {

@@ -1,11 +1,15 @@
 //! How a server opens its group: the disks, and those that it leaves out.
+//!
+//! * RO2 A group whose volumes may be in use for writing is not opened read-only: writes would fail. Its next server
+//!   waits until the group can be written, as it waits for a disk that was pulled.
 
 use super::run::Options;
 use super::steps::Steps;
 use super::{left, log, lost};
 use crate::devices::{self, GroupDevices};
-use crate::disks::{OpenMode, PvSet, Recorded};
+use crate::disks::{OpenError, OpenMode, PvSet, Reason, Recorded};
 use crate::reactor::Pool;
+use crate::{paths, planted};
 use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_control::settings::{LayoutSetting, Settings};
 use rowen_control::uuids;
@@ -16,6 +20,7 @@ use rowen_engine::units::Uuid;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 /// The group's disks without those that failed in use (LD1), and the disks that failed. If the others are not enough to find
 /// the group, none is left out.
@@ -42,17 +47,44 @@ pub struct Opening<'a> {
     pub same_boot: bool,
     /// How long another may hold the disks.
     pub limit: Duration,
+    /// No volume of the group can be written by anyone now: see [`may_only_read`].
+    pub may_only_read: bool,
+}
+
+/// An open group.
+pub struct Opened {
+    pub pvs: Arc<PvSet>,
+    pub group: Arc<Group>,
+    /// Why it is open read-only, if it is (RO1).
+    pub read_only: Option<String>,
+}
+
+/// Whether the group may be opened read-only (RO2). `has_keeper`: its volumes may be in use.
+pub fn may_only_read(group: &str, has_keeper: bool) -> bool {
+    !has_keeper || read_only_mark(group).exists() || planted::is("writers_get_errors")
+}
+
+/// The mark of a group that is open read-only.
+fn read_only_mark(group: &str) -> PathBuf {
+    paths::group_dir(group).join("read-only")
+}
+
+/// Marks the group for the servers after this one, or takes the mark away.
+pub fn mark_read_only(group: &str, is_read_only: bool) {
+    let mark = read_only_mark(group);
+    let marked = match is_read_only {
+        true => fs::write(&mark, ""),
+        false => fs::remove_file(&mark).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) }),
+    };
+    if let Err(e) = marked {
+        log::warning(format_args!("cannot change {}: {e}", mark.display()));
+    }
 }
 
 impl Opening<'_> {
     /// Opens the group, which recovers it. `lost`: the disks that failed. If the group cannot be opened without them, it is
     /// opened with all of its disks.
-    pub fn open_members(
-        &self,
-        members: &mut GroupDevices,
-        lost: &[Uuid],
-        steps: &mut Steps,
-    ) -> Result<(Arc<PvSet>, Arc<Group>)> {
+    pub fn open_members(&self, members: &mut GroupDevices, lost: &[Uuid], steps: &mut Steps) -> Result<Opened> {
         match self.open(&members.paths, !lost.is_empty(), steps) {
             Err(failure) if !lost.is_empty() => {
                 let group = &self.options.group;
@@ -67,10 +99,42 @@ impl Opening<'_> {
         }
     }
 
-    fn open(&self, paths: &[PathBuf], may_miss: bool, steps: &mut Steps) -> Result<(Arc<PvSet>, Arc<Group>)> {
-        let Opening { options, settings, pool, .. } = self;
-        let pvs = PvSet::open_waiting(pool, paths, OpenMode::Exclusive, options.io_engine, self.limit)?;
+    fn open(&self, paths: &[PathBuf], may_miss: bool, steps: &mut Steps) -> Result<Opened> {
+        let group = &self.options.group;
+        let held = self.hold(paths, OpenMode::Exclusive, steps);
+        let why = match &held {
+            Err(OpenError { path, reason: Reason::ReadOnly }) if self.may_only_read => {
+                format!("{} is read-only", path.display())
+            }
+            _ => match self.open_held(held?, paths, may_miss, false, steps)? {
+                Ok(opened) => return Ok(opened),
+                Err(error) if self.may_only_read => error.to_string(),
+                Err(error) => return Err(open_failure(group, paths, &error)),
+            },
+        };
+        log::warning(format_args!("volume group {group} is opened read-only: {why}"));
+        let pvs = self.hold(paths, OpenMode::ExclusiveReadOnly, steps)?;
+        let opened = self.open_held(pvs, paths, may_miss, true, steps)?;
+        let opened = opened.map_err(|error| open_failure(group, paths, &error))?;
+        Ok(Opened { read_only: Some(why), ..opened })
+    }
+
+    fn hold(&self, paths: &[PathBuf], mode: OpenMode, steps: &mut Steps) -> std::result::Result<PvSet, OpenError> {
+        let pvs = PvSet::open_waiting(self.pool, paths, mode, self.options.io_engine, self.limit)?;
         steps.done("devices held");
+        Ok(pvs)
+    }
+
+    /// The inner error: this program can only read the group.
+    fn open_held(
+        &self,
+        pvs: PvSet,
+        paths: &[PathBuf],
+        may_miss: bool,
+        read_only: bool,
+        steps: &mut Steps,
+    ) -> Result<std::result::Result<Opened, Error>> {
+        let Opening { options, settings, pool, .. } = self;
         let pvs = Arc::new(pvs);
         for note in pvs.notes() {
             log::warning(note);
@@ -84,7 +148,8 @@ impl Opening<'_> {
             layout: usual_layout(settings.layout, &pvs),
             fill_keeps: settings.fill_keeps,
             discards: settings.discards(),
-            leaves_failed_disks: true,
+            leaves_failed_disks: !read_only,
+            read_only,
             ..Config::default()
         };
         let (disks, runtime) = (recorded(options, &pvs, pool), pool.runtime());
@@ -94,9 +159,12 @@ impl Opening<'_> {
                 false => Group::open(disks, runtime, config).await,
             }
         });
-        let group = opened.map_err(|error| open_failure(&options.group, paths, &error))?;
+        let group = match opened {
+            Err(error @ Error::ReadableOnly { .. }) => return Ok(Err(error)),
+            opened => opened.map_err(|error| open_failure(&options.group, paths, &error))?,
+        };
         steps.done("group opened");
-        Ok((pvs, group))
+        Ok(Ok(Opened { pvs, group, read_only: None }))
     }
 }
 

@@ -237,8 +237,12 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     // If no server ran before, the holder of the disks is no dead predecessor. It may be a server of another group that
     // is just closing them.
     let limit = if same_boot { PREDECESSOR } else { devices::LETTING_GO };
-    let opening = Opening { options, settings: &settings, pool: &pool, same_boot, limit };
-    let (pvs, group) = opening.open_members(&mut members, &lost, &mut steps)?;
+    let has_keeper = prepared.is_some() || keeper::is_there(name).unwrap_or(true);
+    let may_only_read = opening::may_only_read(name, has_keeper);
+    let opening = Opening { options, settings: &settings, pool: &pool, same_boot, limit, may_only_read };
+    let opened = opening.open_members(&mut members, &lost, &mut steps)?;
+    let opening::Opened { pvs, group, read_only } = opened;
+    opening::mark_read_only(name, read_only.is_some());
     group.set_no_space_timeout(settings.no_space_timeout());
     let keeper = match prepared {
         Some(keeper) => keeper.become_server(),
@@ -265,6 +269,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     };
     let mut service = Service::new(name, group, platform, &settings, lists_of(&loaded));
     service.reached = options.reached;
+    service.read_only = read_only.unwrap_or_default();
     let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);

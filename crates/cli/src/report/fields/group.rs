@@ -32,7 +32,7 @@ fields! { NAME: Group, named;
 
 fields! { REST: Group, vg;
     "vg_attr", "Attr", Text 5, "What it is, in six letters: see vgs(8).", |group| Value::text(attr(group));
-    "vg_permissions", "VPerms", Text 10, "Whether the group may be changed: not when it has stopped.", |group| Value::text(if group.stopped { "read-only" } else { "writeable" });
+    "vg_permissions", "VPerms", Text 10, "Whether the group may be changed: not when it has stopped or is open read-only.", |group| Value::text(if group.stopped || group.read_only { "read-only" } else { "writeable" });
     "vg_extendable", "Extendable", Flag 10, "Set if physical volumes may be added.",
         |group| Value::flag(group.attributes.resizeable, "extendable");
     "vg_exported", "Exported", Flag 10, "Set if nothing of it may be activated.",
@@ -109,7 +109,7 @@ fn attr(group: &GroupReport) -> String {
         AllocPolicy::Cling => 'l',
         AllocPolicy::Anywhere => 'a',
     };
-    let permission = if group.stopped { 'r' } else { 'w' };
+    let permission = if group.stopped || group.read_only { 'r' } else { 'w' };
     let partial = if group.absent().next().is_some() { 'p' } else { '-' };
     [permission, resizeable, exported, partial, alloc, '-'].iter().collect()
 }
