@@ -12,6 +12,7 @@
 use crate::client::{BLOCK, Client, Failure, number};
 use crate::disk::{Faults, Image, Moment, POLICIES, Policy, SimDisks};
 use crate::exec::World;
+use crate::fan_out::FanOut;
 use crate::oracle::{Command, Life, Oracle, Since, Vol};
 use crate::rng::Rng;
 use crate::scenario::{Runner, Step};
@@ -19,6 +20,7 @@ use crate::stamp::Found;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;
+use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{
     Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, Stats, VolumeInfo, VolumeKind, VolumeState,
 };
@@ -194,6 +196,8 @@ impl Explorer<'_> {
     /// Runs the scenario and judges its crash states.
     pub fn explore(&self, steps: &[Step]) -> Report {
         let mut report = Report::default();
+        // Some seeds have deep trees.
+        let _deep = FanOut::new(if self.seed % 5 == 2 { 12 } else { CAPACITY });
         let world = World::new(self.seed);
         let (disks, group) = match self.setup.make(&world) {
             Ok(made) => made,

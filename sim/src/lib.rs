@@ -26,6 +26,7 @@ pub mod crash;
 pub mod disk;
 pub mod effort;
 pub mod exec;
+pub mod fan_out;
 pub mod forge;
 pub mod hostile;
 pub mod model;

@@ -14,10 +14,12 @@ use crate::client::{BLOCK, Client, Failure};
 use crate::crash::{Setup, add_stats, panic_text};
 use crate::disk::SimDisks;
 use crate::exec::World;
+use crate::fan_out::FanOut;
 use crate::oracle::Vol;
 use crate::rng::Rng;
 use rowen_engine::disk::DiskOp;
 use rowen_engine::error::Error;
+use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{Layout, Stats};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,6 +184,7 @@ struct Model {
     strict: Option<u64>,
     /// Lists of changes are compared.
     lists: Option<Moves>,
+    _deep: FanOut,
 }
 
 type Step = Result<(), Failure>;
@@ -210,6 +213,7 @@ fn wrong<T>(what: String) -> Result<T, Failure> {
 impl Model {
     fn new(seed: u64, profile: Profile, lists: Option<Moves>) -> Result<Model, String> {
         let mut rng = Rng::new(seed);
+        let deep = FanOut::new(if seed % 3 == 1 { 16 } else { CAPACITY });
         let mut setup = profile.setup(&mut rng);
         let is_moved = lists.is_some_and(|moves| moves != Moves::None);
         if is_moved {
@@ -241,6 +245,7 @@ impl Model {
             last: String::new(),
             trace: std::env::var_os("ROWEN_TRACE").is_some(),
             lists,
+            _deep: deep,
             strict: std::env::var("ROWEN_STRICT").ok().and_then(|step| step.parse().ok()),
         })
     }

@@ -21,6 +21,7 @@ use crate::client::{Client, Failure, number};
 use crate::crash::{judge_group, judge_image, panic_text, read_all, survivors};
 use crate::disk::{Faults, Image, Moment, POLICIES, Place, Policy, SimDisks};
 use crate::exec::{Stuck, World};
+use crate::fan_out::FanOut;
 use crate::oracle::{Oracle, Since};
 use crate::rng::Rng;
 use clients::LifeState;
@@ -29,9 +30,7 @@ use parking_lot::Mutex;
 use plan::{End, Event, Item, Plan};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{Group, VolumeState};
-use rowen_engine::map::set_fan_out;
 use rowen_engine::planted;
 use rowen_engine::runtime::Runtime;
 use std::collections::BTreeMap;
@@ -102,7 +101,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
                 plan.setup, plan.lives, plan.is_full, plan.fan_out
             );
         }
-        set_fan_out(plan.fan_out);
+        let _deep = FanOut::new(plan.fan_out);
         let panics = planted::is("world_panics") || planted::is("panic_ignored");
         assert!(!panics, "this world was asked to panic");
         History::new(seed, plan, options.clone()).live()
@@ -112,7 +111,6 @@ pub fn run(seed: u64, options: &Options) -> Result<Seen, Broken> {
     } else {
         catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| Err(format!("PANIC: {}", panic_text(&panic))))
     };
-    set_fan_out(CAPACITY);
     outcome.map_err(|what| Broken { seed, keep: options.keep.clone(), what })
 }
 

@@ -98,11 +98,17 @@ fn can_be_read(world: &World, file: &Path, [contents, before]: &[Vec<u8>; 2], wh
     assert_eq!(output.status.code(), Some(1), "{said}");
     world.ok("check VG");
     world.refused("repair VG", 5, "is open read-only");
-    // Its next server can only read it, too, and the devices stay.
+    // Its next servers can only read it, too, and the devices stay.
+    let in_use = File::open(world.node("lv")).unwrap();
+    let ended = world.server().unwrap();
+    tool("kill", &["-TERM", &ended.to_string()]);
+    until("a successor", || world.server().is_some_and(|pid| pid != ended));
+    assert!(read(&world.node("before"), before.len()) == *before);
     let server = world.server().unwrap();
     tool("kill", &["-KILL", &server.to_string()]);
     assert!(read(&world.node("lv"), contents.len()) == *contents);
     assert_ne!(world.server(), Some(server));
+    drop(in_use);
     assert_eq!(world.ok("vgs --noheadings -o vg_permissions VG").trim(), "read-only");
     assert_eq!(digest(file), whole, "RO1: a byte of the disk changed");
 }

@@ -77,6 +77,7 @@ impl Service {
         if self.node(&origin.name).is_some() {
             return Ok(origin);
         }
+        self.refuse_read_only()?;
         if snapshot.state == VolumeState::Invalid {
             // It used up its reserve while it waited: there is nothing to merge any more.
             self.mark(&snapshot, false)?;

@@ -31,7 +31,7 @@ pub struct Doubt {
 impl Doubt {
     pub fn turn(&mut self, server: &Server) {
         let group = &server.service.group;
-        if group.failed().is_err() || planted::is("doubt_ignored") {
+        if group.failed().is_err() || group.is_read_only() || planted::is("doubt_ignored") {
             return;
         }
         let mut reads = 0;
