@@ -6,7 +6,8 @@
 //! and earlier ones if metadata is short (`replay.rs`).
 //!
 //! * RO1 A group is not written by a program that does not know all features that writers must know. It is opened
-//!   read-only ([`Config::read_only`]): recovery changes memory only, and no request reaches the disks but reads.
+//!   read-only ([`Config::read_only`]): recovery changes memory only, and no request reaches the disks but reads
+//!   (docs/adr/0054).
 //! * B1 Everything that opening reads is durable before it writes. A server may have died with its newest superblock in
 //!   the disk's cache. Recovery overwrites blocks that only the superblock before it needs, and a power cut could leave
 //!   just that older one.
