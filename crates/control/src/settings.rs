@@ -143,6 +143,7 @@ pub const KNOWN: &[Setting] = &[
     setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
     setting("server/fill_keeps", Kind::Percent, "25"),
     setting("server/layout", Kind::Layout, "\"auto\""),
+    setting("server/leave_failed_disks", Kind::Switch, "1"),
     setting("server/no_space_timeout", Kind::Count, "60"),
     setting("server/request_memory", Kind::RequestMemory, "256"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
@@ -317,6 +318,8 @@ pub struct Settings {
     pub rehome: bool,
     /// `server/layout`: the layout of volumes without a layout tag.
     pub layout: LayoutSetting,
+    /// `server/leave_failed_disks`: the group continues without a disk that failed, if it can (MB9).
+    pub leave_failed_disks: bool,
     /// `server/fill_keeps`: the percentage of a group, and of a pool, that filling leaves free.
     pub fill_keeps: u64,
     /// `devices/issue_discards`: space that becomes free is discarded on the physical volumes.
@@ -363,6 +366,7 @@ impl Default for Settings {
             processor_latency: ProcessorLatency::Auto,
             rehome: true,
             layout: LayoutSetting::Auto,
+            leave_failed_disks: true,
             fill_keeps: 25,
             issue_discards: false,
         }
@@ -423,6 +427,7 @@ impl Settings {
             processor_latency: config.value("server/processor_latency").and_then(latency).unwrap_or_default(),
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
             layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
+            leave_failed_disks: config.is_on("server/leave_failed_disks").unwrap_or(usual.leave_failed_disks),
             fill_keeps: count("server/fill_keeps").unwrap_or(usual.fill_keeps),
             issue_discards: config.is_on("devices/issue_discards").unwrap_or(usual.issue_discards),
         }
@@ -471,7 +476,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 leave_failed_disks = 0 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -482,6 +487,7 @@ mod tests {
             no_space_timeout: 0,
             request_memory: 64,
             layout: LayoutSetting::Read,
+            leave_failed_disks: false,
             fill_keeps: 40,
             issue_discards: true,
             ..Settings::default()

@@ -148,7 +148,7 @@ impl Opening<'_> {
             layout: usual_layout(settings.layout, &pvs),
             fill_keeps: settings.fill_keeps,
             discards: settings.discards(),
-            leaves_failed_disks: !read_only,
+            leaves_failed_disks: settings.leave_failed_disks && !read_only,
             read_only,
             ..Config::default()
         };

@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
     ("lost::a_command_in_the_pause_is_served", a_command_in_the_pause_is_served),
     ("lost::a_read_that_fails_is_enough", a_read_that_fails_is_enough),
     ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
+    ("lost::it_is_waited_for_if_the_settings_say_so", it_is_waited_for_if_the_settings_say_so),
 ];
 
 /// A group of a file and of a volume of another group, which can be pulled; the journal is on both.
@@ -268,8 +269,20 @@ fn a_read_that_fails_is_enough() {
 
 /// The journal is on the disk that goes, and nowhere else: the group stops, and waits for it.
 fn what_is_needed_is_waited_for() {
-    let pair = Pair::with_copies(1);
-    let Pair { above, stays, goes, .. } = &pair;
+    waits_for_the_disk(&Pair::with_copies(1));
+}
+
+/// The same for a disk without which the group could continue.
+fn it_is_waited_for_if_the_settings_say_so() {
+    let settings = rowen_host::paths::system_dir().join("rowen.conf");
+    fs::write(&settings, "server/leave_failed_disks = 0\n").unwrap();
+    let pair = std::panic::catch_unwind(Pair::make);
+    fs::remove_file(&settings).unwrap();
+    waits_for_the_disk(&pair.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+}
+
+fn waits_for_the_disk(pair: &Pair) {
+    let Pair { above, stays, goes, .. } = pair;
     write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
     write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
     let before = above.server();
