@@ -1,6 +1,6 @@
 //! Writes during a merge into a child that has dropped whole leaves meanwhile.
 //!
-//! Rules D1, D2 and D7.
+//! Rules D1, D2, D7 and I9.
 
 use rowen_engine::disk::Disks;
 use rowen_engine::group::{FullPolicy, Group, VolumeKind};
@@ -9,9 +9,11 @@ use rowen_engine::runtime::{Runtime, yield_now};
 use rowen_sim::client::{Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
 use rowen_sim::exec::World;
+use rowen_sim::fan_out::FanOut;
 use rowen_sim::oracle::Since;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
+use std::time::Duration;
 
 const BLOCKS: u64 = 4096;
 /// Extents of a leaf that was filled in order.
@@ -186,6 +188,119 @@ fn a_child_is_recovered_below_the_cursor() {
 #[test]
 fn a_parent_that_is_read_below_the_cursor_is_found() {
     must_be_found("read_below_cursor", recovered_below_the_cursor);
+}
+
+/// D7: two points are merged between two checkpoints, one after the other. Then the volume writes, in place, to a block
+/// that only the older point had placed. The power fails, and the newest checkpoint is one from the middle of the first
+/// merge, whose cursor had passed the block.
+fn recovered_below_two_merges(seed: u64) -> bool {
+    const BLOCKS: u64 = 2400;
+    let _deep = FanOut::new(8);
+    let world = World::new(seed);
+    let setup = Setup::small(1, 96);
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    let handle = world.handle();
+    let killed = world.run(async {
+        let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+        let vol = client.create(spec).await.unwrap();
+        let older = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+        // Both points and the volume have leaves of their own.
+        for block in (0..BLOCKS).step_by(8) {
+            client.write(vol, block * 8, 8, &[]).await.unwrap();
+        }
+        let newer = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+        for block in (2..BLOCKS).step_by(8) {
+            client.write(vol, block * 8, 8, &[]).await.unwrap();
+        }
+        client.checkpoint().await.unwrap();
+        client.remove(&[newer]).await.unwrap();
+        let begun = client.group.stats().reclaim_steps;
+        let wanted = 30 + seed;
+        while client.group.stats().reclaim_steps < begun + wanted && client.group.info().reclaim_left > 0 {
+            handle.sleep(Duration::from_micros(1)).await;
+        }
+        let (before, group) = (client.group.stats().checkpoints, client.group.clone());
+        handle.spawn("checkpoint", Box::pin(async move { group.checkpoint().await.unwrap() }));
+        client.remove(&[older]).await.unwrap();
+        while client.group.info().reclaim_left > 0 || client.group.stats().checkpoints == before {
+            handle.sleep(Duration::from_micros(10)).await;
+        }
+        let mut killed = None;
+        for block in [5, 13, 21, 29, 45] {
+            client.write(vol, block * 8, 8, &[]).await.unwrap();
+            if client.group.stats().checkpoints > before + 1 {
+                break;
+            }
+            let oracle = client.oracle.lock().clone();
+            killed = Some((disks.moment().killed(&mut Rng::new(seed)), oracle));
+        }
+        killed
+    });
+    let Some((killed, oracle)) = killed else { return false };
+    judge_image(&setup, &oracle, Since::Death, killed, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    true
+}
+
+fn recovered_below_merges() {
+    let in_time = (0..24).filter(|seed| recovered_below_two_merges(*seed)).count();
+    assert!(in_time > 4, "only {in_time} seeds had no later checkpoint");
+}
+
+#[test]
+fn a_child_is_recovered_below_two_merges() {
+    recovered_below_merges();
+}
+
+#[test]
+fn a_grandparent_that_is_not_asked_is_found() {
+    must_be_found("one_parent_inherited", recovered_below_merges);
+}
+
+/// I9: a point has one extent, and its children have overwritten it in so many places that their leaves do not fit into
+/// memory together. The check, the search for orphans and the removal end nevertheless.
+fn one_extent_against_many_leaves() {
+    const BLOCKS: u64 = 6400;
+    let _deep = FanOut::new(8);
+    let world = World::new(3);
+    let mut setup = Setup::small(1, 128);
+    setup.config.cache_bytes = 64 << 10;
+    setup.config.orphan_blocks = 1;
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    world.run(async {
+        let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail };
+        let vol = client.create(spec).await.unwrap();
+        let snapshot = client.snapshot(&[vol], SnapshotKind::default()).await.unwrap()[0];
+        for block in (0..BLOCKS).step_by(4) {
+            client.write(vol, block * 8, 8, &[]).await.unwrap();
+            client.write(snapshot, block * 8, 8, &[]).await.unwrap();
+        }
+        client.checkpoint().await.unwrap();
+        assert_eq!(client.group.check_open().await.unwrap().findings, Vec::<String>::new());
+        client.group.search_orphans_now();
+        // A leaf has room for some of the pieces only (O3).
+        while client.group.stats().orphans_freed == 0 {
+            world.handle().sleep(Duration::from_millis(1)).await;
+        }
+        client.verify_all(vol).await.unwrap();
+        client.remove(&[snapshot]).await.unwrap();
+        client.group.reclaim_idle().await.unwrap();
+        client.verify_all(vol).await.unwrap();
+        client.close().await.unwrap();
+    });
+    let report = world.run(Group::check(disks as Arc<dyn Disks>)).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn one_extent_is_compared_with_many_leaves() {
+    one_extent_against_many_leaves();
+}
+
+#[test]
+fn a_comparison_at_once_is_found() {
+    must_be_found("compared_at_once", one_extent_against_many_leaves);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::format::node::NodeRef;
 use crate::format::superblock::MAX_PVS;
 use crate::planted;
 use crate::units::{Epoch, TreeId, Uuid, VolumeId};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// A physical volume that joins a group. The disk must be given to the group at the same index.
@@ -540,6 +541,9 @@ pub struct RestOfTree {
     pub tree: Tree,
     pub first_key: u64,
 }
+
+/// A tree and those above it, nearest first. Each has the keys that the ones before it have no more.
+pub type Ancestors = SmallVec<[RestOfTree; 2]>;
 
 /// An arena in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::snapshot_usage::SnapshotUsage;
 use crate::core::count;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
-use crate::model::{TreeMeta, VolumeMeta};
+use crate::model::VolumeMeta;
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, VolumeId};
 use crate::volume::Volume;
@@ -82,13 +82,13 @@ impl Group {
             Record::Write { volume, extents } => {
                 let volume = self.replay_volume(*volume)?;
                 let parent = volume.state.lock().head.parent;
-                let parent = parent.and_then(|p| self.catalog.read().trees.get(&p).map(TreeMeta::there));
+                let above = self.catalog.read().inherited_from(parent);
                 for extent in extents {
                     let end = extent.lv_block.0.saturating_add(u64::from(extent.len));
                     if end > volume.state.lock().meta.blocks || extent.len == 0 {
                         return Err(replay_corrupt("a write beyond the volume's end"));
                     }
-                    let write = || apply_write(core, &mut volume.state.lock(), extent, parent.as_ref());
+                    let write = || apply_write(core, &mut volume.state.lock(), extent, &above);
                     core.with_nodes_privileged(write).await?;
                 }
             }

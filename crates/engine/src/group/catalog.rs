@@ -13,7 +13,7 @@
 
 use crate::dead_blocks::{self, PointEpochs};
 use crate::error::{Error, Result};
-use crate::model::{GroupAttributes, Tree, TreeKind, TreeMeta};
+use crate::model::{Ancestors, GroupAttributes, Tree, TreeKind, TreeMeta};
 use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
@@ -208,6 +208,20 @@ impl Catalog {
             return self.removable().last().map(|t| t.id);
         }
         self.current_removal().or_else(|| self.removable().next().map(|t| t.id))
+    }
+
+    /// The trees in which a head with this parent finds its inherited mappings (D7): the parent and, for keys below the
+    /// cursor of a dying one, the tree above it.
+    pub fn inherited_from(&self, parent: Option<TreeId>) -> Ancestors {
+        let mut found = Ancestors::new();
+        let mut next = parent;
+        while let Some(tree) = next.and_then(|id| self.trees.get(&id)) {
+            found.push(tree.there());
+            let goes_on = tree.first_key() > 0 && !planted::is("one_parent_inherited");
+            // On a damaged image parents may be a circle.
+            next = tree.parent.filter(|_| goes_on && found.len() <= self.trees.len());
+        }
+        found
     }
 
     /// The removal in progress (C3).

@@ -534,7 +534,7 @@ impl<'a> Check<'a> {
             }
             if let Some(leaf) = &step.leaf {
                 let mut in_leaf = Below::default();
-                for e in leaf.extents() {
+                for e in leaf.extents().filter_map(|e| e.cut(tree.first_key(), u64::MAX)) {
                     let len = u64::from(e.len);
                     in_leaf.add(Below { mapped: len, written: if e.flags & UNWRITTEN == 0 { len } else { 0 } });
                     counted.own += if e.birth > lower { len } else { 0 };
@@ -633,19 +633,20 @@ impl<'a> Check<'a> {
                     };
                     let step = map::walk_step(&core.cache, &parent.tree, cursor, &prune)?;
                     let mut dead = Vec::new();
-                    for e in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
-                        let kept = map::same_places(&core.cache, &tree.tree, &e)?;
+                    let extents = step.leaf.iter().flat_map(|leaf| leaf.extents());
+                    let left = extents.filter_map(|e| e.cut(cursor, u64::MAX));
+                    let stop = map::compare_places(&core.cache, &tree.tree, left, &|_| false, |piece, kept| {
                         let kept: u64 = kept.iter().map(|piece| u64::from(piece.len)).sum();
-                        dead.push((e.birth, u64::from(e.len) - kept));
-                    }
-                    Ok((step, dead))
+                        dead.push((piece.birth, u64::from(piece.len) - kept));
+                    })?;
+                    Ok((stop.or(step.next), dead))
                 })
                 .await?;
-            let (step, dead) = step;
+            let (next, dead) = step;
             for (birth, blocks) in dead.into_iter().filter(|(_, blocks)| *blocks > 0) {
                 dead_blocks::add(&mut counted, birth, blocks);
             }
-            match step.next {
+            match next {
                 Some(next) => cursor = next,
                 None => break,
             }

@@ -113,16 +113,23 @@ impl Group {
             Ok(is_shared)
         };
         let step = map::walk_step(&core.cache, &meta.tree, cursor, &prune)?;
+        let mut stop = None;
         if let Some(leaf) = &step.leaf {
-            let mut orphans: Vec<Extent> = leaf.extents().filter(|e| e.birth > lower).collect();
+            let own = leaf.extents().filter(|e| e.birth > lower);
+            let mut orphans: Vec<Extent> = own.filter_map(|e| e.cut(cursor, u64::MAX)).collect();
             let asked = if core.planted("child_not_searched") { &children[1..] } else { &children[..] };
             for child in asked {
                 if orphans.is_empty() {
                     break;
                 }
-                let kept = catalog.with_tree(*child, |child| unused(core, child, &orphans));
-                orphans = kept.transpose()?.unwrap_or_default();
+                let found = catalog.with_tree(*child, |child| unused(core, child, &orphans));
+                let (unused, child_stop) = found.transpose()?.unwrap_or_default();
+                orphans = unused;
+                stop = [stop, child_stop].into_iter().flatten().min();
             }
+            // What the last child was compared with ends first.
+            let end = stop.unwrap_or(u64::MAX);
+            let orphans: Vec<Extent> = orphans.iter().filter_map(|e| e.cut(0, end)).collect();
             let (stay, gone) = split(leaf.extents(), &orphans);
             if !gone.is_empty() {
                 let mut tree = meta.tree;
@@ -154,21 +161,20 @@ impl Group {
                 gone.iter().for_each(|e| space.free_later((e.value, u64::from(e.len))));
             }
         }
-        Ok(step.next)
+        Ok(stop.or(step.next))
     }
 }
 
-/// The parts of these extents that the child does not map to the same place.
+/// The parts of these extents that the child does not map to the same place, and where the rest begins.
 fn unused(
     core: &crate::core::Core,
     child: &TreeMeta,
     extents: &[Extent],
-) -> std::result::Result<Vec<Extent>, MapError> {
+) -> std::result::Result<(Vec<Extent>, Option<u64>), MapError> {
     let mut rest = Vec::new();
-    for e in extents {
-        rest.extend(map::rest(e, &map::same_places(&core.cache, &child.tree, e)?));
-    }
-    Ok(rest)
+    let found = |piece: Extent, kept: &[Extent]| rest.extend(map::rest(&piece, kept));
+    let stop = map::compare_places(&core.cache, &child.tree, extents.iter().copied(), &|_| false, found)?;
+    Ok((rest, stop))
 }
 
 /// Divides a leaf's extents into those that stay and those that go. The orphans go, but never the whole leaf (O3), and

@@ -5,7 +5,7 @@
 use super::Group;
 use crate::format::journal::Record;
 use crate::map::{self, Extents, MapError, NODE_COST, NodeRef};
-use crate::model::{Tree, TreeMeta};
+use crate::model::Tree;
 use crate::units::Seq;
 use std::collections::BTreeSet;
 
@@ -42,11 +42,10 @@ impl Group {
                     let state = volume.state.lock();
                     (state.head.tree, state.head.parent)
                 };
-                let parent = parent.and_then(|point| catalog.trees.get(&point)).map(TreeMeta::there);
                 lookups.extend(keys.iter().map(|key| (head, *key)));
-                if let Some(parent) = parent.filter(|parent| parent.tree != head) {
-                    let there = keys.iter().filter(|key| **key >= parent.first_key);
-                    lookups.extend(there.map(|key| (parent.tree, *key)));
+                for above in catalog.inherited_from(parent).iter().filter(|above| above.tree != head) {
+                    let there = keys.iter().filter(|key| **key >= above.first_key);
+                    lookups.extend(there.map(|key| (above.tree, *key)));
                 }
             }
             lookups

@@ -27,6 +27,7 @@
 //!   caller that waits for removal gets an error meanwhile.
 //! * D7 A dying tree is read only at and above its cursor ([`TreeMeta::there`]), also by recovery, which applies records of
 //!   the child from after the checkpoint. Below the cursor its nodes are free, and may belong to another tree.
+//!   What the child inherits there is in the next tree above.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -362,11 +363,11 @@ fn step_leaf(
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     if let Some(leaf) = &step.leaf {
         let mut space = core.space.lock();
-        for e in leaf.extents().filter(|e| e.birth > lower) {
+        for e in leaf.extents().filter(|e| e.birth > lower).filter_map(|e| e.cut(dying.cursor, u64::MAX)) {
             space.free_later((e.value, u64::from(e.len)));
         }
     }
-    release(core, &step);
+    release(core, step.passed.iter());
     let tree = catalog.trees.get_mut(&dying.id).expect("the caller looked at it");
     match step.next {
         Some(next) => {
@@ -399,42 +400,35 @@ fn step_merge(
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     let mut freed: Vec<Extent> = Vec::new();
     let mut settled = 0;
+    let mut stop = None;
     if let Some(leaf) = &step.leaf {
-        for e in leaf.extents().filter(|e| e.birth > lower) {
-            settled += compare(core, child, e, dying.epoch, &mut freed, lost)?;
-        }
+        let own = leaf.extents().filter(|e| e.birth > lower);
+        // The cursor may be inside of the leaf.
+        let left = own.filter_map(|e| e.cut(dying.cursor, u64::MAX));
+        stop = map::compare_places(&core.cache, child, left, &|node| lost.contains(&node), |piece, kept| {
+            let before = freed.len();
+            freed.extend(map::rest(&piece, kept));
+            // What does not pass to the child by this merge: the freed blocks, and those that the child maps to the same
+            // place and already owns.
+            let owned = kept.iter().filter(|piece| piece.birth > dying.epoch);
+            settled += freed[before..].iter().chain(owned).map(|piece| u64::from(piece.len)).sum::<u64>();
+        })?;
     }
     // From here on nothing can fail: a step is done completely or not at all.
     {
         let mut space = core.space.lock();
         freed.iter().for_each(|e| space.free_later((e.value, u64::from(e.len))));
     }
-    release(core, &step);
+    // The nodes above a leaf that is not done are needed for the rest of it.
+    let is_done = |passed: &&map::Passed| stop.is_none_or(|stop| passed.end_key.is_some_and(|end| end <= stop));
+    release(core, step.passed.iter().filter(is_done));
+    let next = stop.or(step.next);
     let tree = catalog.trees.get_mut(&dying.id).expect("the caller looked at it");
     tree.progress += settled;
-    if let Some(next) = step.next {
+    if let Some(next) = next {
         tree.cursor = next;
     }
-    Ok(step.next)
-}
-
-/// Adds the parts of an extent of the dying point that the child does not use to `freed`. Returns the blocks that do
-/// not pass to the child by this merge: the freed ones, and those that the child maps to the same place and already
-/// owns.
-fn compare(
-    core: &Core,
-    child: &Tree,
-    extent: Extent,
-    epoch: Epoch,
-    freed: &mut Vec<Extent>,
-    lost: &BTreeSet<NodeRef>,
-) -> std::result::Result<u64, MapError> {
-    let kept = skip_lost(map::same_places(&core.cache, child, &extent), lost, || [extent].into_iter().collect())?;
-    let before = freed.len();
-    freed.extend(map::rest(&extent, &kept));
-    let is_own = |piece: &&Extent| piece.birth > epoch;
-    let settled = freed[before..].iter().chain(kept.iter().filter(is_own));
-    Ok(settled.map(|piece| u64::from(piece.len)).sum())
+    Ok(next)
 }
 
 /// The outcome or, if it needs a lost node, the value that is assumed then.
@@ -449,10 +443,10 @@ fn skip_lost<T>(
     }
 }
 
-/// Releases the nodes that a walk has passed.
-fn release(core: &Core, step: &map::Step) {
+/// Releases nodes that a walk has passed.
+fn release<'a>(core: &Core, passed: impl Iterator<Item = &'a map::Passed>) {
     let mut meta = core.meta.lock();
-    for passed in &step.passed {
+    for passed in passed {
         meta.release(passed.node, core.generation(), &core.cache);
     }
 }

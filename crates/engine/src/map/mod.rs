@@ -24,6 +24,8 @@
 //!   calls it its own for the key of its first entry. The lower bound of its range is no substitute: if a neighbour was
 //!   removed, the range has grown in this tree, but not in another tree that has the node, too.
 //! - I8. A function that returns [`MapError`] has changed nothing: neither tree nor cache nor owner nor output.
+//! - I9. No step needs more nodes in memory at once than a few paths. One extent of a tree can have the keys of any number
+//!   of another tree's leaves, so extents are compared with a few of these leaves at a time.
 //!
 //! # Who may call what at once
 //!
@@ -45,7 +47,7 @@ pub use cache::{NODE_COST, NodeCache};
 #[cfg(any(test, feature = "planted"))]
 pub use fan_out::{MIN_FAN_OUT, set_fan_out};
 pub use replace::replace;
-pub use shared::{has_node, rest, same_places};
+pub use shared::{compare_places, has_node, rest, same_places};
 pub use shrink::shrink_leaf;
 pub use walk::{Passed, Step, unread_ahead, walk_step};
 

@@ -1,8 +1,9 @@
 //! The common parts of two trees: nodes that did not change since one tree was copied from the other, and mappings of
 //! the same keys to the same places.
 
-use super::{Extents, MapError, NodeCache, Tree, lookup, node_at};
+use super::{Extents, MapError, NodeCache, Tree, descend, lookup, node_at};
 use crate::format::node::{Extent, NodeRef};
+use crate::planted;
 
 /// Whether the tree has this node at that level for `key`. If so, everything below is shared, too.
 pub fn has_node(cache: &NodeCache, tree: &Tree, node: NodeRef, level: u8, key: u64) -> Result<bool, MapError> {
@@ -15,6 +16,51 @@ pub fn same_places(cache: &NodeCache, tree: &Tree, extent: &Extent) -> Result<Ex
     lookup(cache, tree, extent.key, extent.end(), &mut found)?;
     found.retain(|piece| piece.value.wrapping_sub(piece.key) == extent.value.wrapping_sub(extent.key));
     Ok(found)
+}
+
+/// The most leaves of the other tree that one step compares extents with (I9).
+const LEAVES_OF_A_STEP: usize = 8;
+
+/// Compares extents with what the tree has for their keys, leaf by leaf of the tree. Calls `seen` with each piece that
+/// one leaf covers, and with the parts of it that the tree maps to the same places. Parts below a node for which
+/// `is_lost` is true count as the same. Returns where the next step begins, after a limited number of leaves; `None`:
+/// all extents were compared (I9).
+///
+/// After an error, what `seen` got is void: the call is repeated from the beginning.
+pub fn compare_places(
+    cache: &NodeCache,
+    tree: &Tree,
+    extents: impl Iterator<Item = Extent>,
+    is_lost: &dyn Fn(NodeRef) -> bool,
+    mut seen: impl FnMut(Extent, &[Extent]),
+) -> Result<Option<u64>, MapError> {
+    let mut leaves = 0;
+    for extent in extents {
+        let mut at = extent.key;
+        while let Some(rest) = extent.cut(at, u64::MAX) {
+            if leaves >= LEAVES_OF_A_STEP && !planted::is("compared_at_once") {
+                return Ok(Some(at));
+            }
+            leaves += 1;
+            let leaf = unless_lost(descend(cache, tree, 0, at), is_lost)?.flatten();
+            let end = leaf.and_then(|leaf| leaf.end).map_or(rest.end(), |end| end.min(rest.end()));
+            let Some(piece) = rest.cut(at, end) else { break };
+            match unless_lost(same_places(cache, tree, &piece), is_lost)? {
+                Some(same) => seen(piece, &same),
+                None => seen(piece, &[piece]),
+            }
+            at = end;
+        }
+    }
+    Ok(None)
+}
+
+/// `None`: it needs a lost node.
+fn unless_lost<T>(outcome: Result<T, MapError>, is_lost: &dyn Fn(NodeRef) -> bool) -> Result<Option<T>, MapError> {
+    match outcome {
+        Err(MapError::Missing(node, _)) if is_lost(node) => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
 /// An extent without these parts of it, which are in order.

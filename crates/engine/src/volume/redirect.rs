@@ -108,7 +108,7 @@ impl Volume {
                 .with_nodes(|| {
                     let _gate = self.core.gate.read();
                     let mut state = self.state.lock();
-                    apply_write(&self.core, &mut state, extent, None)?;
+                    apply_write(&self.core, &mut state, extent, &[])?;
                     let (start, place) = (extent.lv_block.0, extent.vg_block.0);
                     let is_part = |(at, len): &Run| (*at..at + len).contains(&place);
                     let is_moved = allocated.iter().any(is_part);

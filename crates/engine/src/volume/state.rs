@@ -288,22 +288,17 @@ fn replace(
 
 /// Applies one extent of a Write record. Applying it again changes nothing (a checkpoint may contain half of a record).
 ///
-/// `parent` is for recovery. While a point is merged into its child, the child may write inherited blocks in place, and
+/// `above` is for recovery: the trees above the head, nearest first (D7). While a point is merged into its child, the child may write inherited blocks in place, and
 /// the journal then names a block that the point maps, too. Recovery may apply this record before the merge is
 /// repeated. Then the mapping keeps the point's birth, so that the block has one owner and is freed once. If an earlier
 /// discard dropped the block from the head and counted it as dead, it is no longer dead.
-pub fn apply_write(
-    core: &Core,
-    state: &mut State,
-    extent: &WriteExtent,
-    parent: Option<&RestOfTree>,
-) -> Result<(), MapError> {
+pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent, above: &[RestOfTree]) -> Result<(), MapError> {
     let (start, len) = (extent.lv_block.0, u64::from(extent.len));
     let before = state.shortfall();
     let whole = Extent { key: start, len: extent.len, value: extent.vg_block.0, birth: state.head.birth, flags: 0 };
-    let new = match parent {
-        None => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
-        Some(parent) => inherit(core, state, whole, parent)?,
+    let new = match above {
+        [] => SmallVec::<[Extent; 2]>::from_slice(&[whole]),
+        above => inherit(core, state, whole, above)?,
     };
     // The record is valid: the change may use the reserve (M2). Writes are admitted only while there is more.
     let removed = replace(core, state, start, start + len, &new, true)?;
@@ -344,13 +339,17 @@ pub fn apply_write(
     Ok(())
 }
 
-/// Cuts an extent where the parent maps the same places, and gives those pieces the parent's births. What a merge has
-/// passed is the child's already (D1), and is not in the parent any more (D7).
-fn inherit(core: &Core, state: &State, whole: Extent, parent: &RestOfTree) -> Result<SmallVec<[Extent; 2]>, MapError> {
-    let same = match whole.cut(parent.first_key, whole.end()) {
-        Some(rest) => map::same_places(&core.cache, &parent.tree, &rest)?,
-        None => map::Extents::new(),
-    };
+/// Cuts an extent where a tree above maps the same places, and gives those pieces their births there. A block that a merge
+/// has passed is no longer in the parent (D7), and is the child's if it is younger than the next tree above (D1).
+fn inherit(core: &Core, state: &State, whole: Extent, above: &[RestOfTree]) -> Result<SmallVec<[Extent; 2]>, MapError> {
+    let (mut same, mut end) = (map::Extents::new(), whole.end());
+    for RestOfTree { tree, first_key } in above {
+        if let Some(part) = whole.cut(*first_key, end) {
+            same.extend(map::same_places(&core.cache, tree, &part)?);
+        }
+        end = end.min(*first_key);
+    }
+    same.sort_by_key(|piece| piece.key);
     let mut pieces: SmallVec<[Extent; 2]> = map::rest(&whole, &same).collect();
     pieces.extend(same.iter().map(|e| Extent { birth: e.birth, flags: whole.flags, ..*e }));
     pieces.sort_by_key(|piece| piece.key);
