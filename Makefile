@@ -76,7 +76,7 @@ test-suites: build ## fsx, fio, stress-ng, dbench, xfstests on a volume and on a
 test-deb: ## the Debian packages: built, installed into a directory, used, purged (root; 1 minute)
 	.ci/run deb
 
-test-boot: build ## the Debian package under a real systemd and udevd, in QEMU (root; fetches 150 MB)
+test-boot: build ## the Debian package under a real systemd and udevd, and a root filesystem on a volume, in QEMU (root; fetches 150 MB)
 	.ci/packages boot
 	$(SUDO) packaging/boot/test $(TARGET)/rowen $(or $(CARGO_TARGET_DIR),target)/boot
 

@@ -1,6 +1,12 @@
 //! Programs as descriptors: a running program can be started again, even if its file was replaced.
+//!
+//! * BT1 What an initramfs started for the root filesystem (`ROWEN_SURVIVES` in its environment) lives until the machine
+//!   is off. systemd kills no process at shutdown whose first argument begins with `@`, so those of all its processes do.
+//!   They execute no program but the one in memory: another would lie on a volume that they serve themselves.
 
+use crate::planted;
 use rustix::fs::{Mode, OFlags};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -48,9 +54,21 @@ impl Program {
     /// Starts it, or becomes it.
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.through_proc());
-        command.arg0(self.path());
+        command.arg0(first_argument(self.path().as_os_str()));
         command
     }
+}
+
+/// Whether this process must live until the machine is off (BT1).
+pub fn survives() -> bool {
+    std::env::var_os("ROWEN_SURVIVES").is_some_and(|value| !value.is_empty())
+}
+
+/// By which a program is called that this process starts.
+pub fn first_argument(program: &OsStr) -> OsString {
+    let mut argument = OsString::from(if survives() && !planted::is("killed_with_all") { "@" } else { "" });
+    argument.push(program);
+    argument
 }
 
 impl AsFd for Program {

@@ -246,13 +246,18 @@ fn block_candidates() -> Vec<PathBuf> {
     found
 }
 
-/// The block devices that have a size, with their numbers.
+/// What the kernel calls a drive for discs in `device/type`. An empty one has a size all the same, and the kernel logs each
+/// read of it as an error.
+const DISC_DRIVE: &str = "5";
+
+/// The block devices that have a size and are not drives for discs, with their numbers.
 fn sized_block_devices() -> impl Iterator<Item = (PathBuf, String)> {
     let names = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     names.filter_map(|entry| {
         let read = |name| std::fs::read_to_string(entry.path().join(name)).ok().map(|text| text.trim().to_owned());
         let path = Path::new("/dev").join(entry.file_name().to_string_lossy().replace('!', "/"));
-        (read("size")? != "0").then_some((path, read("dev")?))
+        let is_disc = read("device/type").is_some_and(|kind| kind == DISC_DRIVE);
+        (read("size")? != "0" && !is_disc).then_some((path, read("dev")?))
     })
 }
 

@@ -159,7 +159,7 @@ impl Keeper {
                 break;
             }
         }
-        self.store.empty(&self.group);
+        self.store.empty();
         self.log.say("ended: there are no descriptors to keep and no server");
         // Removed before the lock is released, so it cannot be a successor's.
         let _ = std::fs::remove_file(super::socket_path(&self.group));
@@ -179,7 +179,7 @@ impl Keeper {
         for at in (0..ready.len() - 1).rev().filter(|at| ready[at + 1]) {
             self.receive(at);
         }
-        self.store.follow(&self.group, &self.held);
+        self.store.follow(&self.held);
         self.check_child();
         self.check_upgrade();
         self.become_next();

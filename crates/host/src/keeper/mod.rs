@@ -32,7 +32,7 @@ pub(crate) mod wire;
 pub use client::{Client, Upgrader, query};
 pub(crate) use client::{is_absent, is_there, send_name, store_again};
 pub use daemon::main;
-pub(crate) use store::take_back;
+pub(crate) use store::Kept;
 pub use wire::{Entry, Progress, Stage, Versions};
 
 /// Set in the environment of a server that a keeper starts because another died: how that one ended.

@@ -4,13 +4,16 @@
 //! * K6 If a service manager runs the group's server, it has a copy of each complete descriptor of the keeper, and of
 //!   none that the keeper has released. If server and keeper die, the server that the service manager starts first
 //!   gives the copies to another keeper, and then takes over.
+//! * K7 The service keeps its name and its copies when the group gets another name. The server that it starts then finds
+//!   the group's name where the devices of its copies are: their files lie in the group's run directory.
 
 use super::client::{self, Client};
 use super::wire::{Entry, Message};
-use crate::{handed_over, notify, planted, units};
+use crate::{handed_over, notify, paths, planted};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How soon to try again where the service manager has no room for messages.
@@ -36,6 +39,7 @@ impl Store {
     /// This message changes the kept descriptors or the store.
     pub fn observe(&mut self, message: &Message) {
         match message {
+            Message::Rename(_) if planted::is("rename_unstores") => self.empty(),
             Message::Hold(_) | Message::Release(_) | Message::Rename(_) => self.is_behind = true,
             Message::Store => self.forget(),
             _ => {}
@@ -47,12 +51,11 @@ impl Store {
     }
 
     /// Brings the store up to date, unless the service manager does not accept messages.
-    pub fn follow(&mut self, group: &str, held: &[(Entry, OwnedFd)]) {
+    pub fn follow(&mut self, held: &[(Entry, OwnedFd)]) {
         if !self.is_behind {
             return;
         }
-        let is_ours = units::of_this_process().is_none_or(|unit| unit == units::of_group(group));
-        let held: BTreeMap<&str, (String, BorrowedFd<'_>)> = match notify::is_there() && is_ours {
+        let held: BTreeMap<&str, (String, BorrowedFd<'_>)> = match notify::is_there() {
             true => held.iter().filter_map(|(entry, fd)| Some((&*entry.file, (name(entry)?, fd.as_fd())))).collect(),
             false => BTreeMap::new(),
         };
@@ -79,11 +82,11 @@ impl Store {
     }
 
     /// The keeper ends. Everything is removed, or a device would wait for a server that is never started.
-    pub fn empty(&mut self, group: &str) {
+    pub fn empty(&mut self) {
         let begun = Instant::now();
         self.is_behind = true;
         loop {
-            self.follow(group, &[]);
+            self.follow(&[]);
             if !self.is_behind || begun.elapsed() > LAST_TRIES {
                 return;
             }
@@ -107,17 +110,42 @@ fn entry(name: &str) -> Option<Entry> {
     Some(Entry { file: file.to_owned(), id, name: format!("volume {id}"), loop_number: Some(number) })
 }
 
-/// Passes the descriptors of a server and a keeper that died together from the service manager to a new keeper. Returns
-/// the connection of the server that this process becomes. None: there are no descriptors, or a keeper has them.
-pub(crate) fn take_back(group: &str) -> io::Result<Option<Client>> {
-    let kept = handed_over::descriptors().into_iter().filter_map(|(name, fd)| Some((entry(&name)?, fd)));
-    let kept: Vec<(Entry, OwnedFd)> = kept.collect();
-    if kept.is_empty() || client::is_there(group)? {
-        return Ok(None);
+/// What the service manager kept of a server and a keeper that died together.
+pub(crate) struct Kept(Vec<(Entry, OwnedFd)>);
+
+impl Kept {
+    /// All that it passed to this process. It can be taken once.
+    pub fn take() -> Kept {
+        Kept(handed_over::descriptors().into_iter().filter_map(|(name, fd)| Some((entry(&name)?, fd))).collect())
     }
-    let client = Client::connect_or_start(group)?;
-    kept.iter().try_for_each(|(entry, fd)| client.hold(entry, fd.as_fd()))?;
-    Ok(Some(client))
+
+    /// The present name of the group whose descriptors these are (K7). None: there are none, or their devices are gone.
+    pub fn group(&self) -> Option<String> {
+        self.0.iter().find_map(|(entry, _)| {
+            let backing = format!("/sys/block/loop{}/loop/backing_file", entry.loop_number?);
+            let file = std::fs::read_to_string(backing).ok()?;
+            group_of(Path::new(file.trim_end_matches('\n')), &entry.file)
+        })
+    }
+
+    /// Passes them to a new keeper of the group. Returns the connection of the server that this process becomes. None:
+    /// there are no descriptors, or a keeper has them.
+    pub fn pass_on(self, group: &str) -> io::Result<Option<Client>> {
+        if self.0.is_empty() || client::is_there(group)? {
+            return Ok(None);
+        }
+        let client = Client::connect_or_start(group)?;
+        self.0.iter().try_for_each(|(entry, fd)| client.hold(entry, fd.as_fd()))?;
+        Ok(Some(client))
+    }
+}
+
+/// The group in whose run directory this path of a volume's file is: `RUN_DIR/VG/volumes/FILE`.
+fn group_of(path: &Path, file: &str) -> Option<String> {
+    let mut parts = path.strip_prefix(paths::run_dir()).ok()?.iter();
+    let (group, folder, found) = (parts.next()?.to_str()?, parts.next()?, parts.next()?);
+    let fits = folder == "volumes" && found == file && parts.next().is_none();
+    (fits && rowen_control::names::check_form(group).is_ok()).then(|| group.to_owned())
 }
 
 #[cfg(test)]
@@ -135,5 +163,15 @@ mod tests {
         for wrong in ["", "7", "7 3", "x 3 a", "7 x a", "stored"] {
             assert_eq!(entry(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_file_of_a_volume_tells_its_group() {
+        let run = paths::run_dir();
+        assert_eq!(group_of(&run.join("new/volumes/lv@1"), "lv@1"), Some("new".to_owned()));
+        for other in ["new/volumes/lv@2", "new/other/lv@1", "new/volumes/lv@1/lv@1", "n w/volumes/lv@1", "lv@1"] {
+            assert_eq!(group_of(&run.join(other), "lv@1"), None, "{other}");
+        }
+        assert_eq!(group_of(Path::new("/srv/new/volumes/lv@1"), "lv@1"), None);
     }
 }

@@ -16,7 +16,7 @@ use super::restart::Restarts;
 use super::state::{Keeper, Next, Peer, Upgrade};
 use super::wire::{Message, Progress, Stage, VERSION, Versions};
 use crate::planted;
-use crate::programs::Program;
+use crate::programs::{self, Program};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
@@ -40,6 +40,14 @@ impl Keeper {
         // UP6.
         if (self.upgrade.is_some() || self.next.is_some()) && !planted::is("upgrades_beside") {
             return Message::Refused("another upgrade of this group is under way".into());
+        }
+        // BT1.
+        if programs::survives() {
+            return Message::Refused(
+                "it was started by the initramfs, for the root filesystem, and is replaced when the machine is booted \
+                 (after update-initramfs -u)"
+                    .into(),
+            );
         }
         if !Versions::OWN.fit(versions) {
             return Message::Refused(

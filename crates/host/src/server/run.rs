@@ -105,6 +105,12 @@ impl Options {
 /// `rowen serve VG`: serves the group until a request to end. Returns the exit code.
 pub fn main(options: &Options) -> u8 {
     programs::take_name();
+    let kept = keeper::Kept::take();
+    let present = Options { group: kept.group().unwrap_or_else(|| options.group.clone()), ..options.clone() };
+    if present.group != options.group {
+        log::line(format_args!("volume group {} is {} now", options.group, present.group));
+    }
+    let options = &present;
     journal::of_group(&options.group);
     journal::events_to(|what, text| log::event(what, text));
     let signals = match Signals::catch() {
@@ -120,7 +126,7 @@ pub fn main(options: &Options) -> u8 {
     for refusal in harden::harden() {
         log::warning(refusal);
     }
-    let kept = keeper::take_back(&options.group).unwrap_or_else(|e| {
+    let kept = kept.pass_on(&options.group).unwrap_or_else(|e| {
         log::warning(format_args!("what systemd kept of volume group {} is lost: {e}", options.group));
         None
     });

@@ -7,11 +7,12 @@
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
 use super::{LAUNCHED_BY_COMMAND, left, log, lost, renaming, systemd};
-use crate::{devices, export, keeper, paths};
+use crate::{devices, export, keeper, paths, programs};
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Failure, Result};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -105,7 +106,9 @@ fn leave_callers_descriptors() {
 fn launch(group: &str) -> io::Result<Launch> {
     leave_callers_descriptors();
     let log = log::open(&paths::server_log(group))?;
-    let mut child = Command::new(program()?)
+    let program = program()?;
+    let mut child = Command::new(&program)
+        .arg0(programs::first_argument(program.as_os_str()))
         .args(["serve", group])
         .env(LAUNCHED_BY_COMMAND, "1")
         .env_remove(systemd::NOTIFY_SOCKET)

@@ -110,7 +110,7 @@ fn tags_and_marks_of_a_group_outlive_its_server() {
     vg.ask(Request::Activate { names: None, ignore_skip: false, auto: false, partial: false });
 }
 
-fn rename_group(vg: &mut Vg, to: String) {
+pub fn rename_group(vg: &mut Vg, to: String) {
     vg.ask(Request::RenameGroup { to: to.clone() });
     vg.name = to;
     vg.report();

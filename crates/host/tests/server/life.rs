@@ -46,6 +46,7 @@ pub const TESTS: &[Test] = &[
     ("life::a_worker_that_is_wedged_is_replaced", a_worker_that_is_wedged_is_replaced),
     ("life::the_service_manager_is_notified_that_workers_work", the_service_manager_is_notified_that_workers_work),
     ("life::what_the_service_manager_has_outlives_both", what_the_service_manager_has_outlives_both),
+    ("life::a_renamed_group_has_the_copies_of_its_service", after_a_rename_too),
     ("life::a_command_that_hangs_keeps_no_server_from_ending", a_command_that_hangs_keeps_no_server_from_ending),
     ("life::a_removed_group_leaves_nothing", a_removed_group_leaves_nothing),
     ("life::disks_of_a_removed_group_are_free_at_once", disks_of_a_removed_group_are_free_at_once),
@@ -537,6 +538,7 @@ struct Manager {
 impl Manager {
     fn listen() -> Manager {
         let path = dir().join("notify-store");
+        let _of_another_test = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
         Manager { socket, path, stored: Vec::new() }
@@ -573,7 +575,18 @@ impl Manager {
 
 /// K6: server and keeper die together, and the next server is given what the service manager has.
 fn what_the_service_manager_has_outlives_both() {
+    outlives_both(Vg::make(&[64 * MIB]), None);
+}
+
+/// K7: the service has the group's old name.
+fn after_a_rename_too() {
     let vg = Vg::make(&[64 * MIB]);
+    let name = format!("{}-renamed", vg.name);
+    outlives_both(vg, Some(name));
+}
+
+fn outlives_both(mut vg: Vg, renamed: Option<String>) {
+    let service = vg.name.clone();
     let mut manager = Manager::listen();
     let environment = [("NOTIFY_SOCKET", manager.path.to_str().unwrap())];
     let mut first = serve_with(&vg, &environment);
@@ -584,14 +597,20 @@ fn what_the_service_manager_has_outlives_both() {
     assert!(!brief.exists());
     let device = File::options().read(true).write(true).open(node).unwrap();
     device.write_all_at(&[7; 4096], 0).and_then(|()| device.sync_all()).unwrap();
-    crate::world::kill_both(&vg);
+    // By the group's first name.
+    let keeper = crate::world::keeper_of(&vg);
+    if let Some(name) = renamed {
+        crate::groups::rename_group(&mut vg, name);
+        manager.has(1);
+    }
+    crate::world::kill_with_keeper(keeper, vg.server());
     first.wait().unwrap();
     let (name, fd) = &manager.stored[0];
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(fd);
     let waiting = std::thread::spawn(move || device.write_all_at(&[8; 4096], 4096).and_then(|()| device.sync_all()));
     let mut next = Command::new("bash")
-        .args(["-c", &format!("exec 3<&{number} {number}<&-; LISTEN_PID=$$ exec \"$0\" serve {}", vg.name)])
+        .args(["-c", &format!("exec 3<&{number} {number}<&-; LISTEN_PID=$$ exec \"$0\" serve {service}")])
         .arg(std::env::current_exe().unwrap())
         .env("ROWEN_LAUNCHED_BY_COMMAND", "1")
         .env("NOTIFY_SOCKET", &manager.path)

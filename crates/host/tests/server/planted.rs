@@ -49,6 +49,8 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("E2", "no_look_at_users", "volumes::a_mounted_volume_is_not_removed"),
     ("E3", "file_stays", "volumes::a_new_volume_has_its_nodes_at_once"),
     ("K6", "store_keeps", "life::what_the_service_manager_has_outlives_both"),
+    ("BT1", "killed_with_all", "upgrade::processes_of_the_root_filesystem_are_spared_and_stay"),
+    ("K7", "rename_unstores", "life::a_renamed_group_has_the_copies_of_its_service"),
     ("RT5", "note_of_the_living", "returns::what_goes_on_after_a_note_refuses_no_disk"),
     ("RT5", "debt_forgotten", "returns::what_goes_on_after_a_note_refuses_no_disk"),
     ("NW1", "witness_unwritten", "witness::an_older_half_is_not_opened"),

@@ -55,6 +55,10 @@ pub const TESTS: &[Test] = &[
         a_change_under_way_is_waited_for_for_a_limited_time,
     ),
     ("upgrade::a_program_whose_file_was_replaced_goes_on", a_program_whose_file_was_replaced_goes_on),
+    (
+        "upgrade::processes_of_the_root_filesystem_are_spared_and_stay",
+        processes_of_the_root_filesystem_are_spared_and_stay,
+    ),
 ];
 
 fn own_path() -> PathBuf {
@@ -508,6 +512,22 @@ fn a_program_whose_file_was_replaced_goes_on() {
     });
     drop(device);
     used.end();
+}
+
+/// BT1
+fn processes_of_the_root_filesystem_are_spared_and_stay() {
+    let vg = Vg::make(&[64 * MIB]);
+    let mut first = crate::life::serve_with(&vg, &[("ROWEN_SURVIVES", "1")]);
+    vg.create("lv", VolumeKind::Thick, 16 * MIB, true);
+    let said = refused(Copy::make("program-root").upgrade(&vg));
+    assert!(said.contains("by the initramfs"), "{said}");
+    let dead = vg.signal_server(Signal::KILL);
+    first.wait().unwrap();
+    wait_for("a successor", || vg.server() != dead && server::connect(&vg.name).is_ok_and(|it| it.is_some()));
+    for pid in [keeper_of(&vg), vg.server()] {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(line.starts_with(b"@/"), "{}", String::from_utf8_lossy(&line));
+    }
 }
 
 fn keeper_of_or_none(vg: &Vg) -> i32 {

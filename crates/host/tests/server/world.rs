@@ -494,7 +494,10 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
 /// The group's keeper.
 /// Kills server and keeper so that neither starts the other.
 pub fn kill_both(vg: &Vg) {
-    let (keeper, dead) = (keeper_of(vg), vg.server());
+    kill_with_keeper(keeper_of(vg), vg.server());
+}
+
+pub fn kill_with_keeper(keeper: i32, dead: i32) {
     kill(keeper, rustix::process::Signal::STOP);
     kill(dead, rustix::process::Signal::KILL);
     kill(keeper, rustix::process::Signal::KILL);
