@@ -57,6 +57,10 @@ fn what_origin_and_clone_wrote_over_comes_back() {
         assert!(before - half >= BLOCKS / 2, "the clone needs what the origin wrote over");
         assert_eq!(client.group.stats().orphans_freed, 0);
         scatter(client, clone, 0, 4).await;
+        free_after_all(client).await;
+        // A search that ran during the writes leaves a few, which are not worth another one.
+        assert!(client.group.stats().orphans_freed > BLOCKS / 4 - 64);
+        client.group.search_orphans_now();
         let both = free_after_all(client).await;
         // A quarter was written by the clone. The quarter that both had is an orphan.
         let freed = client.group.stats().orphans_freed;
