@@ -260,7 +260,7 @@ fn a_grandparent_that_is_not_asked_is_found() {
 /// I9: a point has one extent, and its children have overwritten it in so many places that their leaves do not fit into
 /// memory together. The check, the search for orphans and the removal end nevertheless.
 fn one_extent_against_many_leaves() {
-    const BLOCKS: u64 = 6400;
+    const BLOCKS: u64 = 3200;
     let _deep = FanOut::new(8);
     let world = World::new(3);
     let mut setup = Setup::small(1, 128);

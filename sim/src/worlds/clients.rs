@@ -184,7 +184,7 @@ impl LifeState {
             Error::InvalidSnapshot => vols.iter().any(|vol| gone(vol) || may_drop(vol)),
             Error::NotFound(_) | Error::Closed => vols.iter().any(gone),
             Error::Busy(_) | Error::Invalid(_) => asked == Asked::Change,
-            Error::Disk(error) if self.client.is_lost(error) => matches!(asked, Asked::Write | Asked::Request),
+            Error::Disk(error) if matches!(asked, Asked::Write | Asked::Request) && self.client.is_lost(error) => true,
             Error::MissingPv(_) => {
                 !self.client.group.out().is_empty() && !matches!(asked, Asked::Write | Asked::Request)
             }

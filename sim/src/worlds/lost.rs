@@ -58,6 +58,10 @@ impl History {
         let mut rng = Rng::new(seed);
         let policy = *rng.pick(&POLICIES);
         let mut rest = moment.killed(&mut rng);
+        // It has left meanwhile.
+        if usize::from(pv.0) >= rest.count() {
+            return Ok(false);
+        }
         let whole = rest.with_pv_of(pv, &moment.power_cut(policy, &mut rng));
         // It was joining or leaving.
         let is_settled = members(&whole).is_ok_and(|known| known == whole) && all_have_joined(&whole)?;

@@ -19,7 +19,7 @@ pub fn same_places(cache: &NodeCache, tree: &Tree, extent: &Extent) -> Result<Ex
 }
 
 /// The most leaves of the other tree that one step compares extents with (I9).
-const LEAVES_OF_A_STEP: usize = 8;
+const LEAVES_OF_A_STEP: usize = 16;
 
 /// Compares extents with what the tree has for their keys, leaf by leaf of the tree. Calls `seen` with each piece that
 /// one leaf covers, and with the parts of it that the tree maps to the same places. Parts below a node for which
@@ -34,15 +34,18 @@ pub fn compare_places(
     is_lost: &dyn Fn(NodeRef) -> bool,
     mut seen: impl FnMut(Extent, &[Extent]),
 ) -> Result<Option<u64>, MapError> {
-    let mut leaves = 0;
+    let (mut leaves, mut last) = (0, None);
     for extent in extents {
         let mut at = extent.key;
         while let Some(rest) = extent.cut(at, u64::MAX) {
-            if leaves >= LEAVES_OF_A_STEP && !planted::is("compared_at_once") {
-                return Ok(Some(at));
-            }
-            leaves += 1;
             let leaf = unless_lost(descend(cache, tree, 0, at), is_lost)?.flatten();
+            let node = leaf.map(|leaf| leaf.node);
+            if node.is_some() && node != last {
+                if leaves >= LEAVES_OF_A_STEP && !planted::is("compared_at_once") {
+                    return Ok(Some(at));
+                }
+                (leaves, last) = (leaves + 1, node);
+            }
             let end = leaf.and_then(|leaf| leaf.end).map_or(rest.end(), |end| end.min(rest.end()));
             let Some(piece) = rest.cut(at, end) else { break };
             match unless_lost(same_places(cache, tree, &piece), is_lost)? {
