@@ -383,7 +383,7 @@ fn step_leaf(
     }
 }
 
-/// Merges one leaf. Returns the new cursor; `None`: done.
+/// Merges one leaf, or a part of it. Returns the new cursor; `None`: done.
 fn step_merge(
     core: &Core,
     catalog: &mut Catalog,
