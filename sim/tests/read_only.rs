@@ -6,8 +6,10 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::format::record::seal;
+use rowen_engine::format::superblock::{COPY_OFFSETS, SLOTS};
 use rowen_engine::group::{Config, FullPolicy, Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
+use rowen_engine::units::BLOCK_SIZE;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_group, read_all};
 use rowen_sim::disk::{Image, SimDisks};
@@ -16,8 +18,6 @@ use rowen_sim::oracle::{Oracle, Since};
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
 
-const COPIES: [u64; 2] = [4096, 512 << 10];
-const SLOTS: u64 = 4;
 /// The highest byte of the features that writers must know.
 const FEATURE: usize = 487;
 
@@ -49,7 +49,7 @@ fn killed(setup: &Setup) -> (Image, Oracle) {
 /// A newer program has used the group: all superblocks name a feature that only that program knows.
 fn marked(mut image: Image) -> Image {
     for pv in (0..image.count()).map(|at| PvIndex(at as u16)) {
-        for offset in COPIES.iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * 4096)) {
+        for offset in COPY_OFFSETS.iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK_SIZE)) {
             let mut block = vec![0; 4096];
             image.read(pv, offset, &mut block);
             if block.starts_with(b"ROWENPV1") {

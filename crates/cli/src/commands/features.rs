@@ -109,7 +109,7 @@ fn lines(format: &FormatInfo) -> Vec<String> {
             format!("bit {bit}")
         ));
     }
-    for bit in bits(format.read_only_compatible) {
+    for bit in bits(format.unknown_to_writers()) {
         lines.push(format!(
             "  {:<NAME$}not known to this program, which opens the group read-only because of it",
             format!("only read {bit}")
@@ -135,7 +135,7 @@ fn as_json(format: &FormatInfo) -> Value {
         "can_be_written": format.can_be_written(),
         "features": known,
         "unknown_bits": bits(format.unknown()),
-        "unknown_read_only_compatible_bits": bits(format.read_only_compatible),
+        "unknown_read_only_compatible_bits": bits(format.unknown_to_writers()),
         "unknown_compatible_bits": bits(format.compatible),
     })
 }

@@ -1,9 +1,11 @@
 //! Groups that can only be read: on a disk that is read-only, or with features that only a newer program can write.
 //! Rules RO1 and RO2.
 
-use crate::resized_disks::Disk;
+use crate::resized_disks::{Disk, digest};
 use crate::status::kill_both;
 use crate::world::{Random, Running, World, tool};
+use rowen_engine::format::record::seal;
+use rowen_engine::format::superblock::{COPY_OFFSETS, SLOTS};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,10 +29,6 @@ impl Drop for Protected {
     fn drop(&mut self) {
         tool("blockdev", &["--setrw", &self.0]);
     }
-}
-
-fn digest(file: &Path) -> String {
-    tool("sha256sum", &[file.to_str().unwrap()])
 }
 
 fn read(node: &Path, len: usize) -> Vec<u8> {
@@ -150,13 +148,13 @@ fn a_newer_format_can_be_read() {
 /// Sets the highest byte of the features that a program must know to write, in all superblocks.
 fn mark(device: &Path, byte: u8) {
     let file = File::options().read(true).write(true).open(device).unwrap();
-    let slots = [4096, 512 << 10].into_iter().flat_map(|copy| (0..4).map(move |slot| copy + slot * BLOCK as u64));
+    let slots = COPY_OFFSETS.into_iter().flat_map(|copy| (0..SLOTS).map(move |slot| copy + slot * BLOCK as u64));
     for slot in slots {
         let mut block = vec![0; BLOCK];
         file.read_exact_at(&mut block, slot).unwrap();
         if block.starts_with(b"ROWENPV1") {
             block[487] = byte;
-            rowen_engine::format::record::seal(&mut block, 8);
+            seal(&mut block, 8);
             file.write_all_at(&block, slot).unwrap();
         }
     }

@@ -34,7 +34,7 @@ fn extents(world: &World, disk: &Disk) -> u64 {
     world.ok(&format!("pvs --noheadings -o pv_pe_count {}", disk.device)).trim().parse().unwrap()
 }
 
-fn digest(file: &Path) -> String {
+pub fn digest(file: &Path) -> String {
     tool("sha256sum", &[file.to_str().unwrap()])
 }
 

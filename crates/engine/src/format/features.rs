@@ -86,7 +86,12 @@ impl FormatInfo {
 
     /// Whether this program can also write the group (RO1).
     pub fn can_be_written(&self) -> bool {
-        self.can_be_opened() && self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE == 0
+        self.can_be_opened() && self.unknown_to_writers() == 0
+    }
+
+    /// Features that this program would have to know to write the group.
+    pub fn unknown_to_writers(&self) -> u64 {
+        self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE
     }
 
     /// Incompatible features that this program does not know.

@@ -258,9 +258,12 @@ impl GroupRoot {
         (0..).zip(self.journals()).filter(move |(n, _)| stale >> n & 1 == 0).map(|(_, start)| start)
     }
 
-    /// Features that this program would have to know to write the group.
-    pub fn unknown_to_writers(&self) -> u64 {
-        self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE
+    /// RO1: an error if this program can only read the group.
+    pub fn check_known_to_writers(&self) -> Result<()> {
+        match self.read_only_compatible & !KNOWN_READ_ONLY_COMPATIBLE {
+            0 => Ok(()),
+            features => Err(Error::ReadableOnly { features }),
+        }
     }
 
     /// Forgets the second copy of the journal.

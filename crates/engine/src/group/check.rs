@@ -87,10 +87,8 @@ impl Group {
     /// [`Error::ReadableOnly`]: this program cannot write it.
     pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
         let group = open_for_check(disks, true).await?;
-        match group.root.lock().group.unknown_to_writers() {
-            0 => Ok(()),
-            features => Err(Error::ReadableOnly { features }),
-        }
+        let root = group.root.lock();
+        root.group.check_known_to_writers()
     }
 
     /// Verifies everything like [`check`](Self::check), and repairs bad copies of metadata from the good ones.
@@ -170,9 +168,8 @@ impl Group {
         let mut report = CheckReport::default();
         match open_for_check(disks, false).await {
             Ok(group) => {
-                let features = group.root.lock().group.unknown_to_writers();
-                if repair && features != 0 {
-                    return Err(Error::ReadableOnly { features });
+                if repair {
+                    group.root.lock().group.check_known_to_writers()?;
                 }
                 let mut check = Check::new(&group);
                 check.seen = seen;

@@ -24,7 +24,7 @@ use super::{Durable, Group, Root};
 use crate::core::{Core, MergeCursor};
 use crate::dead_blocks::PointEpochs;
 use crate::disk::{DiskOp, Disks, PvIndex, start};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::journal::Record;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
@@ -140,8 +140,8 @@ impl Group {
         let flush = flushes.then(|| start(&*disks, DiskOp::Flush));
         let newest = find_root(&*disks, is_planted(&config, "stale_pv_accepted"), without).await?;
         let (sequence, mut root) = (newest.sequence, newest.group.clone());
-        if root.unknown_to_writers() != 0 && !config.read_only && !planted::is("unknown_written") {
-            return Err(Error::ReadableOnly { features: root.unknown_to_writers() });
+        if !config.read_only && !planted::is("unknown_written") {
+            root.check_known_to_writers()?;
         }
         let out = PvFlags(root.out());
         if planted::is("missing_pv_not_recorded") {

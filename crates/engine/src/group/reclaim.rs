@@ -392,10 +392,12 @@ fn step_merge(
     lower: Epoch,
     lost: &BTreeSet<NodeRef>,
 ) -> std::result::Result<Option<u64>, MapError> {
+    let is_lost = |node: NodeRef| lost.contains(&node);
     let prune = |node: NodeRef, level: u8, first_key: u64| {
-        let is_passed = node.birth <= lower || lost.contains(&node);
+        let is_passed = node.birth <= lower || is_lost(node);
         // Blocks in an unreadable node of the child may be shared: D4.
-        Ok(is_passed || skip_lost(map::has_node(&core.cache, child, node, level, first_key), lost, || true)?)
+        let has = || map::unless_lost(map::has_node(&core.cache, child, node, level, first_key), &is_lost);
+        Ok(is_passed || has()?.unwrap_or(true))
     };
     let step = map::walk_step(&core.cache, &dying.tree, dying.cursor, &prune)?;
     let mut freed: Vec<Extent> = Vec::new();
@@ -405,7 +407,7 @@ fn step_merge(
         let own = leaf.extents().filter(|e| e.birth > lower);
         // The cursor may be inside of the leaf.
         let left = own.filter_map(|e| e.cut(dying.cursor, u64::MAX));
-        stop = map::compare_places(&core.cache, child, left, &|node| lost.contains(&node), |piece, kept| {
+        stop = map::compare_places(&core.cache, child, left, &is_lost, |piece, kept| {
             let before = freed.len();
             freed.extend(map::rest(&piece, kept));
             // What does not pass to the child by this merge: the freed blocks, and those that the child maps to the same
@@ -429,18 +431,6 @@ fn step_merge(
         tree.cursor = next;
     }
     Ok(next)
-}
-
-/// The outcome or, if it needs a lost node, the value that is assumed then.
-fn skip_lost<T>(
-    outcome: std::result::Result<T, MapError>,
-    lost: &BTreeSet<NodeRef>,
-    assumed: impl FnOnce() -> T,
-) -> std::result::Result<T, MapError> {
-    match outcome {
-        Err(MapError::Missing(node, _)) if lost.contains(&node) => Ok(assumed()),
-        outcome => outcome,
-    }
 }
 
 /// Releases nodes that a walk has passed.

@@ -7,7 +7,7 @@ use crate::format::node::CAPACITY;
 
 /// The least: a node that was split must not be joined again at once.
 #[cfg(any(test, feature = "planted"))]
-pub const MIN_FAN_OUT: usize = 8;
+const MIN_FAN_OUT: usize = 8;
 
 #[cfg(any(test, feature = "planted"))]
 thread_local! {

@@ -45,9 +45,9 @@ pub use crate::format::node::{Extent, Node, NodeRef};
 pub use crate::model::Tree;
 pub use cache::{NODE_COST, NodeCache};
 #[cfg(any(test, feature = "planted"))]
-pub use fan_out::{MIN_FAN_OUT, set_fan_out};
+pub use fan_out::set_fan_out;
 pub use replace::replace;
-pub use shared::{compare_places, has_node, rest, same_places};
+pub use shared::{compare_places, has_node, rest, same_places, unless_lost};
 pub use shrink::shrink_leaf;
 pub use walk::{Passed, Step, unread_ahead, walk_step};
 

@@ -1,7 +1,7 @@
 //! The common parts of two trees: nodes that did not change since one tree was copied from the other, and mappings of
 //! the same keys to the same places.
 
-use super::{Extents, MapError, NodeCache, Tree, descend, lookup, node_at};
+use super::{Extents, MapError, NodeCache, Place, Tree, descend, lookup, node_at};
 use crate::format::node::{Extent, NodeRef};
 use crate::planted;
 
@@ -34,17 +34,19 @@ pub fn compare_places(
     is_lost: &dyn Fn(NodeRef) -> bool,
     mut seen: impl FnMut(Extent, &[Extent]),
 ) -> Result<Option<u64>, MapError> {
-    let (mut leaves, mut last) = (0, None);
+    // The leaf that covers the key, until the keys have passed it.
+    let (mut leaves, mut leaf) = (0, None::<Place>);
     for extent in extents {
         let mut at = extent.key;
         while let Some(rest) = extent.cut(at, u64::MAX) {
-            let leaf = unless_lost(descend(cache, tree, 0, at), is_lost)?.flatten();
-            let node = leaf.map(|leaf| leaf.node);
-            if node.is_some() && node != last {
-                if leaves >= LEAVES_OF_A_STEP && !planted::is("compared_at_once") {
-                    return Ok(Some(at));
+            if leaf.is_none_or(|leaf| leaf.end.is_some_and(|end| end <= at)) {
+                leaf = unless_lost(descend(cache, tree, 0, at), is_lost)?.flatten();
+                if leaf.is_some() {
+                    if leaves >= LEAVES_OF_A_STEP && !planted::is("compared_at_once") {
+                        return Ok(Some(at));
+                    }
+                    leaves += 1;
                 }
-                (leaves, last) = (leaves + 1, node);
             }
             let end = leaf.and_then(|leaf| leaf.end).map_or(rest.end(), |end| end.min(rest.end()));
             let Some(piece) = rest.cut(at, end) else { break };
@@ -59,7 +61,7 @@ pub fn compare_places(
 }
 
 /// `None`: it needs a lost node.
-fn unless_lost<T>(outcome: Result<T, MapError>, is_lost: &dyn Fn(NodeRef) -> bool) -> Result<Option<T>, MapError> {
+pub fn unless_lost<T>(outcome: Result<T, MapError>, is_lost: &dyn Fn(NodeRef) -> bool) -> Result<Option<T>, MapError> {
     match outcome {
         Err(MapError::Missing(node, _)) if is_lost(node) => Ok(None),
         outcome => outcome.map(Some),

@@ -56,7 +56,12 @@ impl Volume {
     }
 
     pub fn read_only(&self) -> bool {
-        self.core.config.read_only || self.state.lock().meta.read_only
+        self.is_read_only(&self.state.lock())
+    }
+
+    /// By its permission, or because the group is open read-only.
+    fn is_read_only(&self, state: &State) -> bool {
+        state.meta.read_only || self.core.config.read_only
     }
 
     fn check_range(&self, state: &State, offset: u64, len: u64) -> Result<()> {

@@ -32,7 +32,7 @@ impl Volume {
         if let Err(error) = self.check_range(state, offset, len) {
             return Some(Poll::Ready(Err(error)));
         }
-        if state.meta.read_only || self.core.config.read_only {
+        if self.is_read_only(state) {
             return Some(Poll::Ready(Err(Error::ReadOnly)));
         }
         if let Err(error) = self.core.journal.failed() {

@@ -288,10 +288,11 @@ fn replace(
 
 /// Applies one extent of a Write record. Applying it again changes nothing (a checkpoint may contain half of a record).
 ///
-/// `above` is for recovery: the trees above the head, nearest first (D7). While a point is merged into its child, the child may write inherited blocks in place, and
-/// the journal then names a block that the point maps, too. Recovery may apply this record before the merge is
-/// repeated. Then the mapping keeps the point's birth, so that the block has one owner and is freed once. If an earlier
-/// discard dropped the block from the head and counted it as dead, it is no longer dead.
+/// `above` is for recovery: the trees above the head, nearest first (D7). While a point is merged into its child, the
+/// child may write inherited blocks in place, and the journal then names a block that the point maps, too. Recovery may
+/// apply this record before the merge is repeated. Then the mapping keeps the point's birth, so that the block has one
+/// owner and is freed once. If an earlier discard dropped the block from the head and counted it as dead, it is no
+/// longer dead.
 pub fn apply_write(core: &Core, state: &mut State, extent: &WriteExtent, above: &[RestOfTree]) -> Result<(), MapError> {
     let (start, len) = (extent.lv_block.0, u64::from(extent.len));
     let before = state.shortfall();

@@ -39,7 +39,7 @@ impl Volume {
         {
             let state = self.state.lock();
             self.check_range(&state, offset, len)?;
-            if state.meta.read_only || self.core.config.read_only {
+            if self.is_read_only(&state) {
                 return Err(Error::ReadOnly);
             }
         }
