@@ -23,7 +23,7 @@ use crate::fixed_hash::Map;
 use crate::journal::Journal;
 use crate::map::{NodeCache, NodeRef};
 use crate::members::Members;
-use crate::model::Config;
+use crate::model::{Config, SegmentType};
 use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::space::backing::Backing;
@@ -83,8 +83,8 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait SpaceFinder: Send + Sync {
     /// Takes a checkpoint: blocks that were freed before it become usable.
     fn take_checkpoint(self: Arc<Self>) -> Answer<Result<()>>;
-    /// Waits for space that will be freed soon. False: no space will be freed.
-    fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>>;
+    /// Waits for space for volumes of this type, which is freed soon or can be made. False: there will be none.
+    fn wait_for_space(self: Arc<Self>, segment: SegmentType) -> Answer<Result<bool>>;
     /// Removal is in progress: waiting may give space.
     fn is_removing(&self) -> bool;
     /// The oldest snapshot of the volume that may be dropped.

@@ -28,6 +28,7 @@
 
 use crate::discards::DiscardInFlight;
 use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments};
+use crate::legs::Legs;
 use crate::model::PvFlags;
 use crate::moving::Moving;
 use crate::unproven::Unproven;
@@ -39,7 +40,9 @@ const LOST: i32 = 5;
 
 /// The disks of a group, some of which may be out.
 pub struct Members {
+    /// The disks below mirrors.
     disks: Arc<dyn Disks>,
+    legs: Arc<Legs>,
     out: AtomicU64,
     /// Blocks that recovery could not compare (MB7).
     pub unproven: Unproven,
@@ -52,9 +55,10 @@ pub struct Members {
 }
 
 impl Members {
-    pub fn new(disks: Arc<dyn Disks>, out: PvFlags, lost_are_zeros: bool) -> Members {
+    pub fn new(legs: Arc<Legs>, out: PvFlags, lost_are_zeros: bool) -> Members {
         Members {
-            disks,
+            disks: legs.clone(),
+            legs,
             out: AtomicU64::new(out.0),
             unproven: Unproven::default(),
             moving: Arc::default(),
@@ -66,6 +70,11 @@ impl Members {
     /// All disks, with those that are out.
     pub fn all(&self) -> &Arc<dyn Disks> {
         &self.disks
+    }
+
+    /// The mirrors below.
+    pub fn legs(&self) -> &Arc<Legs> {
+        &self.legs
     }
 
     pub fn out(&self) -> PvFlags {
@@ -92,7 +101,8 @@ impl Members {
         if out.is_empty() {
             return None;
         }
-        segments.iter().find(|segment| out.has(usize::from(segment.pv.0))).copied()
+        let is_lost = |segment: &&Segment| out.has(usize::from(segment.pv.0)) && !self.legs.is_readable(segment);
+        segments.iter().find(is_lost).copied()
     }
 }
 
@@ -116,7 +126,7 @@ impl Disks for Members {
     fn submit(&self, op: DiskOp, done: Completer) {
         let op = match op {
             DiskOp::Discard { mut segments } => {
-                segments.retain(|segment| !self.out().has(usize::from(segment.pv.0)));
+                segments.retain(|segment| !self.out().has(usize::from(segment.pv.0)) || self.legs.is_readable(segment));
                 if segments.is_empty() {
                     return done.complete(Ok(None));
                 }
@@ -148,7 +158,7 @@ impl Disks for Members {
     }
 
     fn back(&self, mut segments: Segments, done: Completer) {
-        segments.retain(|segment| !self.is_missing(segment.pv));
+        segments.retain(|segment| !self.is_missing(segment.pv) || self.legs.is_readable(segment));
         let Some((segments, done)) = self.discarding.delay_backing(segments, done) else { return };
         self.disks.back(segments, done);
     }

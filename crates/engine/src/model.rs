@@ -104,6 +104,16 @@ pub enum FullPolicy {
     Fail,
 }
 
+/// How a volume's blocks lie on the physical volumes (LVM's segment types).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentType {
+    /// Each block is on one physical volume.
+    #[default]
+    Linear,
+    /// Each block is on two: a mirror.
+    Raid1,
+}
+
 /// The layout of a volume that was partly overwritten while it had a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -329,6 +339,7 @@ pub struct VolumeInfo {
     pub name: String,
     pub uuid: Uuid,
     pub kind: VolumeKind,
+    pub segment: SegmentType,
     pub state: VolumeState,
     pub blocks: u64,
     pub sector: u32,
@@ -472,6 +483,7 @@ pub struct VolumeMeta {
     pub uuid: Uuid,
     pub name: String,
     pub kind: VolumeKind,
+    pub segment: SegmentType,
     pub state: VolumeState,
     pub blocks: u64,
     pub sector: u32,

@@ -7,7 +7,8 @@
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::codec::RECORD_LIMIT;
 use crate::format::superblock::{DATA_OFFSET, GroupRoot, PvEntry};
-use crate::format::zones::{self, Zone, ZonePlace};
+use crate::format::zones::{self, MIRRORED_FROM, Zone, ZonePlace};
+use crate::legs::{Leg, MirroredRun};
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 
@@ -20,29 +21,64 @@ pub struct PlacedRun {
     pub pv: u16,
     /// The first block on the physical volume, counted from the first of its extents.
     pub at: u64,
+    /// The second leg of mirrored blocks: the physical volume, and the first block there.
+    pub second: Option<(u16, u64)>,
+    /// The second leg is being filled from the first one, and does not count yet.
+    pub is_filling: bool,
 }
 
 impl PlacedRun {
-    /// Whether `next` continues this run, both in numbers and on the physical volume.
+    /// Whether `next` continues this run, both in numbers and on the physical volumes.
     fn continues(&self, next: &PlacedRun) -> bool {
-        self.end == next.start && self.pv == next.pv && self.at + (self.end - self.start) == next.at
+        let len = self.end - self.start;
+        self.end == next.start
+            && self.pv == next.pv
+            && self.at + len == next.at
+            && self.second.map(|(pv, at)| (pv, at + len)) == next.second
+            && self.is_filling == next.is_filling
     }
 
     /// The part of it that lies within these VG blocks.
     fn cut(&self, start: u64, end: u64) -> Option<PlacedRun> {
         let (from, to) = (self.start.max(start), self.end.min(end));
-        (from < to).then(|| PlacedRun { start: from, end: to, pv: self.pv, at: self.at + (from - self.start) })
+        (from < to).then(|| self.part(from, to))
+    }
+
+    /// The part between two of its VG blocks.
+    fn part(&self, start: u64, end: u64) -> PlacedRun {
+        let skipped = start - self.start;
+        let second = self.second.map(|(pv, at)| (pv, at + skipped));
+        PlacedRun { start, end, pv: self.pv, at: self.at + skipped, second, ..*self }
+    }
+
+    /// The legs that count.
+    fn complete_legs(&self) -> impl Iterator<Item = (u16, u64)> + use<> {
+        std::iter::once((self.pv, self.at)).chain(self.second.filter(|_| !self.is_filling))
+    }
+
+    /// The first leg, and the second one.
+    fn legs(&self) -> impl Iterator<Item = (u16, u64)> + use<> {
+        std::iter::once((self.pv, self.at)).chain(self.second)
     }
 
     /// The part of it that lies within these blocks of its physical volume.
     fn cut_place(&self, blocks: &Range<u64>) -> Option<PlacedRun> {
         let (from, to) = (self.at.max(blocks.start), (self.at + (self.end - self.start)).min(blocks.end));
-        (from < to).then(|| PlacedRun {
-            start: self.start + (from - self.at),
-            end: self.start + (to - self.at),
-            pv: self.pv,
-            at: from,
-        })
+        (from < to).then(|| self.part(self.start + (from - self.at), self.start + (to - self.at)))
+    }
+}
+
+/// Two runs of equal length on two physical volumes that become mirrored blocks, by their numbers before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirroredPair {
+    pub first: u64,
+    pub second: u64,
+    pub blocks: u64,
+}
+
+impl MirroredPair {
+    pub fn runs(&self) -> [Range<u64>; 2] {
+        [self.first, self.second].map(|start| start..start + self.blocks)
     }
 }
 
@@ -54,6 +90,8 @@ pub struct Placement {
     /// In the order of VG blocks.
     runs: Vec<PlacedRun>,
     has_gaps: bool,
+    /// The first mirrored block (Z4). None: homes are in the way, and nothing can be mirrored.
+    mirrored_from: Option<u64>,
 }
 
 impl Placement {
@@ -70,7 +108,7 @@ impl Placement {
     /// The same with these zones, if they fit the root (Z1, Z2) and all blocks that it names exist.
     pub fn checked(root: &GroupRoot, zones: &[Zone]) -> Option<Placement> {
         let homes: Vec<Range<u64>> = root.pvs.iter().map(|pv| pv.first_extent..pv.first_extent + pv.extents).collect();
-        if !zones::are_sound(zones, &homes, (RECORD_LIMIT - 1) / root.extent_blocks) {
+        if !zones::are_sound(zones, &homes, root.extent_blocks, (RECORD_LIMIT - 1) / root.extent_blocks) {
             return None;
         }
         let placement = Placement::with_zones(root.extent_blocks, root.pvs.clone(), zones);
@@ -108,6 +146,8 @@ impl Placement {
             end: extents.end * extent_blocks,
             pv,
             at: first_pe * extent_blocks,
+            second: None,
+            is_filling: false,
         };
         let mut runs = Vec::new();
         for (index, pv) in (0..).zip(&pvs) {
@@ -116,8 +156,10 @@ impl Placement {
             runs.extend(parts.map(|part| run(part.clone(), index, part.start - home.start)));
         }
         let zones = zones.iter().filter_map(|zone| Some((zone, zone.place?)));
-        runs.extend(zones.map(|(zone, ZonePlace { pv, first_pe })| {
-            run(zone.first_extent..zone.first_extent + zone.extents, pv, first_pe)
+        runs.extend(zones.map(|(zone, ZonePlace { pv, first_pe })| PlacedRun {
+            second: zone.second.map(|second| (second.pv, second.first_pe * extent_blocks)),
+            is_filling: zone.is_filling,
+            ..run(zone.first_extent..zone.first_extent + zone.extents, pv, first_pe)
         }));
         Placement::of_runs(extent_blocks, pvs, runs)
     }
@@ -131,7 +173,10 @@ impl Placement {
         });
         let mut next = 0;
         let has_gaps = runs.iter().any(|run| std::mem::replace(&mut next, run.end) != run.start);
-        Placement { extent_blocks, pvs, runs, has_gaps }
+        let from = MIRRORED_FROM.next_multiple_of(extent_blocks);
+        let homes = pvs.iter().map(|pv| (pv.first_extent + pv.extents) * extent_blocks).max();
+        let mirrored_from = (homes.unwrap_or(0) <= from).then_some(from);
+        Placement { extent_blocks, pvs, runs, has_gaps, mirrored_from }
     }
 
     /// The zones that describe this placement with its table of physical volumes.
@@ -145,6 +190,8 @@ impl Placement {
             first_extent: extents(run.start),
             extents: extents(run.end - run.start),
             place: Some(ZonePlace { pv: run.pv, first_pe: extents(run.at) }),
+            second: run.second.map(|(pv, at)| ZonePlace { pv, first_pe: extents(at) }),
+            is_filling: run.is_filling,
         });
         let mut zones: Vec<Zone> = away.collect();
         // Numbers of a home range without blocks.
@@ -157,12 +204,24 @@ impl Placement {
                     continue;
                 }
                 if at < from {
-                    zones.push(Zone { first_extent: at, extents: from - at, place: None });
+                    zones.push(Zone {
+                        first_extent: at,
+                        extents: from - at,
+                        place: None,
+                        second: None,
+                        is_filling: false,
+                    });
                 }
                 at = to;
             }
             if at < home.end {
-                zones.push(Zone { first_extent: at, extents: home.end - at, place: None });
+                zones.push(Zone {
+                    first_extent: at,
+                    extents: home.end - at,
+                    place: None,
+                    second: None,
+                    is_filling: false,
+                });
             }
         }
         zones.sort_unstable_by_key(|zone| zone.first_extent);
@@ -192,14 +251,97 @@ impl Placement {
         Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
     }
 
-    /// The same without a physical volume, and without all blocks that lie there.
+    /// The same with mirrored blocks in the place of these pairs of runs. Also returns the mirrored numbers.
+    #[must_use]
+    pub fn with_mirrored(&self, pairs: &[MirroredPair]) -> (Placement, Vec<Range<u64>>) {
+        let Some(from) = self.mirrored_from else { return (self.clone(), Vec::new()) };
+        let mut number = self.blocks().max(from);
+        let mut taken: Vec<Range<u64>> = pairs.iter().flat_map(MirroredPair::runs).collect();
+        taken.sort_unstable_by_key(|range| range.start);
+        let mut runs = self.runs_outside(&taken);
+        let mut numbers = Vec::new();
+        for pair in pairs {
+            let [first, second] = [pair.first, pair.second].map(|block| {
+                let run = self.run_of(block);
+                (run.pv, run.at + (block - run.start))
+            });
+            let end = number + pair.blocks;
+            runs.push(PlacedRun {
+                start: number,
+                end,
+                pv: first.0,
+                at: first.1,
+                second: Some(second),
+                is_filling: false,
+            });
+            numbers.push(number..end);
+            number = end;
+        }
+        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), numbers)
+    }
+
+    /// The same without these mirrored blocks: their extents have numbers of their own again. Also returns those.
+    #[must_use]
+    pub fn without_mirrored(&self, numbers: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
+        let mut runs = self.runs_outside(numbers);
+        let mut places: Vec<(u16, u64, u64)> = Vec::new();
+        for range in numbers {
+            let parts = self.runs.iter().filter_map(|run| run.cut(range.start, range.end));
+            places.extend(parts.flat_map(|run| run.legs().map(move |(pv, at)| (pv, at, run.end - run.start))));
+        }
+        let mut unused: Vec<Range<u64>> = self
+            .zones()
+            .iter()
+            .filter(|zone| zone.place.is_none())
+            .map(|zone| zone.first_extent * self.extent_blocks..(zone.first_extent + zone.extents) * self.extent_blocks)
+            .collect();
+        let mut given = Vec::new();
+        for (pv, mut at, mut len) in places {
+            while len > 0 {
+                let home = self.pvs[usize::from(pv)].first_extent * self.extent_blocks + at;
+                // Its own number, or any other that no extent has.
+                let own = unused.iter().position(|range| range.contains(&home));
+                let (index, start) = own.map_or((0, unused[0].start), |index| (index, home));
+                let end = unused[index].end.min(start + len);
+                runs.push(PlacedRun { start, end, pv, at, second: None, is_filling: false });
+                given.push(start..end);
+                let rest = [unused[index].start..start, end..unused[index].end];
+                unused.splice(index..=index, rest.into_iter().filter(|range| !range.is_empty()));
+                (at, len) = (at + (end - start), len - (end - start));
+            }
+        }
+        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), given)
+    }
+
+    /// The parts of all runs outside of these blocks, which are in order.
+    fn runs_outside(&self, blocks: &[Range<u64>]) -> Vec<PlacedRun> {
+        let mut runs = Vec::with_capacity(self.runs.len() + 2 * blocks.len());
+        for run in &self.runs {
+            let mut at = run.start;
+            let first = blocks.partition_point(|range| range.end <= run.start);
+            for range in blocks[first..].iter().take_while(|range| range.start < run.end) {
+                runs.extend(run.cut(at, range.start));
+                at = range.end;
+            }
+            runs.extend(run.cut(at, run.end));
+        }
+        runs
+    }
+
+    /// The same without a physical volume, and without all blocks that lie only there. Mirrored blocks with a leg there
+    /// keep the other one.
     #[must_use]
     pub fn without(&self, pv: PvIndex) -> Placement {
         let mut pvs = self.pvs.clone();
         pvs.remove(usize::from(pv.0));
-        let runs = self.runs.iter().filter(|run| run.pv != pv.0).map(|run| match run.pv > pv.0 {
-            true => PlacedRun { pv: run.pv - 1, ..*run },
-            false => *run,
+        let runs = self.runs.iter().filter_map(|run| {
+            let gone = pv.0;
+            let mut left = run.complete_legs().filter(|(on, _)| *on != gone);
+            let renumbered = |(on, at): (u16, u64)| (if on > gone { on - 1 } else { on }, at);
+            let (pv, at) = renumbered(left.next()?);
+            let filling = run.second.filter(|(on, _)| run.is_filling && *on != gone);
+            let second = left.next().or(filling).map(renumbered);
+            Some(PlacedRun { pv, at, second, is_filling: run.is_filling && second.is_some(), ..*run })
         });
         Placement::of_runs(self.extent_blocks, pvs, runs.collect())
     }
@@ -216,7 +358,14 @@ impl Placement {
             runs.extend(kept.filter_map(|run| run.cut_place(&(0..has))));
             let home = pv.first_extent * self.extent_blocks;
             if had < has {
-                runs.push(PlacedRun { start: home + had, end: home + has, pv: index, at: had });
+                runs.push(PlacedRun {
+                    start: home + had,
+                    end: home + has,
+                    pv: index,
+                    at: had,
+                    second: None,
+                    is_filling: false,
+                });
             }
         }
         Placement::of_runs(self.extent_blocks, pvs, runs)
@@ -232,15 +381,42 @@ impl Placement {
         self.runs.last().map_or(0, |run| run.end)
     }
 
-    /// The end of all extent numbers in use.
+    /// The end of all extent numbers in use that are not mirrored.
     pub fn numbers_end(&self) -> u64 {
         let homes = self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents);
-        homes.max(self.blocks() / self.extent_blocks)
+        let plain = self.runs.iter().rev().find(|run| !self.is_mirrored(run.start));
+        homes.max(plain.map_or(0, |run| run.end) / self.extent_blocks)
     }
 
-    /// The number of blocks, without gaps.
+    /// The first mirrored block (Z4). None: homes are in the way, and nothing can be mirrored.
+    pub fn mirrored_from(&self) -> Option<u64> {
+        self.mirrored_from
+    }
+
+    /// Whether the block's number is a mirrored one (Z4).
+    pub fn is_mirrored(&self, block: u64) -> bool {
+        self.mirrored_from.is_some_and(|from| block >= from)
+    }
+
+    /// The mirrored runs with both legs, as bytes on the disks.
+    pub fn mirrored_runs(&self) -> Vec<MirroredRun> {
+        let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
+        let run = |run: &PlacedRun| {
+            let legs = [leg((run.pv, run.at)), leg(run.second?)];
+            let filling = run.is_filling.then_some(1);
+            Some(MirroredRun { legs, bytes: (run.end - run.start) * BLOCK_SIZE, filling })
+        };
+        self.runs.iter().filter_map(run).collect()
+    }
+
+    /// The runs that have a leg on the physical volume, in the order of VG blocks.
+    pub fn legs_on(&self, pv: PvIndex) -> impl Iterator<Item = &PlacedRun> + use<'_> {
+        self.runs.iter().filter(move |run| run.second.is_some() && run.legs().any(|(on, _)| on == pv.0))
+    }
+
+    /// The number of blocks, without gaps. A mirrored block counts once.
     pub fn count(&self) -> u64 {
-        self.pvs.iter().map(|pv| pv.extents).sum::<u64>() * self.extent_blocks
+        self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
     /// The number of blocks before `block`, which is on a physical volume. Blocks for which [`holds`](Self::holds) is
@@ -302,6 +478,13 @@ impl Placement {
     pub fn pv_of(&self, block: VgBlock) -> (PvIndex, u64) {
         let run = self.run_of(block.0);
         (PvIndex(run.pv), run.end)
+    }
+
+    /// Whether the block's contents are on none of the physical volumes that are there, and the end of the run of blocks
+    /// for which it is the same. The block must exist.
+    pub fn is_lost(&self, block: u64, is_missing: impl Fn(PvIndex) -> bool) -> (bool, u64) {
+        let run = self.run_of(block);
+        (run.complete_legs().all(|(pv, _)| is_missing(PvIndex(pv))), run.end)
     }
 
     /// The extent of its physical volume that holds `block`.
@@ -383,5 +566,45 @@ mod tests {
         gaps.map_blocks(VgBlock(19), 2, 0, &mut segments);
         let found: Vec<_> = segments.iter().map(|segment| (segment.pv.0, segment.offset)).collect();
         assert_eq!(found, [(0, DATA_OFFSET + 11 * BLOCK_SIZE), (1, DATA_OFFSET)]);
+    }
+    /// MZ1, MZ2
+    #[test]
+    fn extents_become_mirrored_and_plain_again() {
+        let plain = placement(&[(0, 8), (8, 8)]);
+        // Numbers 0 to 3 lie on the second one: their extents have the numbers 32 to 35.
+        let moved = plain.exchanged(0..4, 32..36);
+        for before in [plain, moved] {
+            let pairs =
+                [MirroredPair { first: 4, second: 36, blocks: 8 }, MirroredPair { first: 60, second: 0, blocks: 4 }];
+            if before.pv_of(VgBlock(60)).0 == before.pv_of(VgBlock(0)).0 {
+                continue;
+            }
+            let (mirrored, numbers) = before.with_mirrored(&pairs);
+            let from = before.mirrored_from().unwrap();
+            assert_eq!(numbers, [from..from + 8, from + 8..from + 12]);
+            assert_eq!((mirrored.count(), mirrored.numbers_end()), (52, 16));
+            assert!(
+                mirrored.holds(from, 12) && !mirrored.holds(4, 1) && !mirrored.holds(36, 8) && mirrored.holds(12, 20)
+            );
+            let zones = mirrored.zones();
+            assert!(zones::are_sound(&zones, &[0..8, 8..16], 4, 1 << 46), "{zones:?}");
+            let again = Placement::with_zones(4, mirrored.pvs.clone(), &zones);
+            assert_eq!(again.runs(), mirrored.runs());
+            assert_eq!(mirrored.mirrored_runs().len(), 2);
+            let (after, given) = mirrored.without_mirrored(&numbers);
+            assert_eq!((after.count(), given.iter().map(|range| range.end - range.start).sum::<u64>()), (64, 24));
+            assert_eq!(after.runs(), before.runs());
+        }
+    }
+
+    #[test]
+    fn a_mirrored_block_keeps_the_leg_that_stays() {
+        let (mirrored, numbers) =
+            placement(&[(0, 8), (8, 8)]).with_mirrored(&[MirroredPair { first: 4, second: 36, blocks: 8 }]);
+        for gone in [0, 1] {
+            let left = mirrored.without(PvIndex(gone));
+            assert!(left.holds(numbers[0].start, 8));
+            assert_eq!((left.pv_of(VgBlock(numbers[0].start)).0, left.mirrored_runs().len()), (PvIndex(0), 0));
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Whether a block of the group lies on a physical volume that is missing.
 pub fn is_missing(disks: &dyn Disks, placement: &Placement, block: u64) -> bool {
-    placement.holds(block, 1) && disks.is_missing(placement.pv_of(VgBlock(block)).0)
+    placement.holds(block, 1) && placement.is_lost(block, |pv| disks.is_missing(pv)).0
 }
 
 impl Core {

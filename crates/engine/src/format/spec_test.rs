@@ -190,6 +190,7 @@ fn volume() -> model::VolumeMeta {
         id: VolumeId(3),
         uuid: Uuid([9; 16]),
         name: "data".into(),
+        segment: Default::default(),
         kind: VolumeKind::Thin,
         state: VolumeState::Ok,
         blocks: 1000,

@@ -13,8 +13,8 @@ use super::superblock::{
 use crate::error::{Error, Result};
 use crate::map::NodeRef;
 use crate::model::{
-    AllocPolicy, ArenaMeta, Attributes, FullPolicy, GroupAttributes, PvFlags, Tree, TreeKind, TreeMeta, VolumeKind,
-    VolumeMeta, VolumeState, is_bookmark,
+    AllocPolicy, ArenaMeta, Attributes, FullPolicy, GroupAttributes, PvFlags, SegmentType, Tree, TreeKind, TreeMeta,
+    VolumeKind, VolumeMeta, VolumeState, is_bookmark,
 };
 use crate::units::{BLOCK_SIZE, Epoch, MetaBlock, TreeId, Uuid, VolumeId};
 use crate::unproven::UnprovenRun;
@@ -169,7 +169,8 @@ on_disk! {
         79 => has_reserve: u8,
         80 => tags: u64,
         88 => merging: u8,
-        89 => reserved: [u8; 15],
+        89 => segment: u8,
+        90 => reserved: [u8; 14],
     }
 }
 
@@ -288,7 +289,11 @@ pub fn put_volume(out: &mut Encoder, v: &VolumeMeta) {
         has_reserve: u8::from(v.reserve.is_some()),
         tags: v.attributes.tags.len() as u64,
         merging: u8::from(v.attributes.merging),
-        reserved: [0; 15],
+        segment: match v.segment {
+            SegmentType::Linear => 0,
+            SegmentType::Raid1 => 1,
+        },
+        reserved: [0; 14],
     };
     out.record(&record.encode());
     out.string(&v.name);
@@ -312,6 +317,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
         2 => FullPolicy::Fail,
         other => return Err(input.corrupt(format!("a full-policy of {other}"))),
     };
+    let segment = if flag(r.segment)? { SegmentType::Raid1 } else { SegmentType::Linear };
     let (read_only, has_reserve) = (flag(r.read_only)?, flag(r.has_reserve)?);
     let (autoactivate, skip_activation, active) = (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
     let merging = flag(r.merging)?;
@@ -336,6 +342,7 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
         uuid: Uuid(r.uuid),
         name,
         kind,
+        segment,
         state,
         blocks: r.blocks,
         sector: r.sector,

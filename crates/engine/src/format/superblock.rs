@@ -7,6 +7,7 @@ use super::record::{block_crc, on_disk, seal};
 use super::zones::{MAX_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::bad_runs::{BadRuns, MAX_BAD_RUNS};
+use crate::model::PvFlags;
 use crate::planted;
 use crate::units::{BLOCK_SIZE, Uuid};
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ pub const FEATURE_ZONES: u64 = 512;
 pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
 /// There are bookmarks. A program that does not know them would leave holes that no list of changes finds (MK2).
 pub const FEATURE_BOOKMARKS: u64 = 2048;
+/// Some extents are mirrored. An older program would write only one leg.
+pub const FEATURE_MIRRORS: u64 = 4096;
 /// Incompatible features that this program knows. If another bit is set, it must not touch the group.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -63,7 +66,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_UNPROVEN
     | FEATURE_ZONES
     | FEATURE_SECOND_JOURNAL
-    | FEATURE_BOOKMARKS;
+    | FEATURE_BOOKMARKS
+    | FEATURE_MIRRORS;
 
 /// Features that this program knows among those that a program must know to write, but not to read. None is defined.
 pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
@@ -104,7 +108,9 @@ on_disk! {
         464 => second_journal: u64,
         472 => stale_journals: u64,
         480 => read_only_compatible: u64,
-        488 => reserved: [u8; 24],
+        488 => behind: u64,
+        496 => behind_longer: u64,
+        504 => reserved: [u8; 8],
     }
 }
 
@@ -237,6 +243,10 @@ pub struct GroupRoot {
     pub lineage: u64,
     /// The physical volumes that are out, by their number in the table, with the state in which each left.
     pub left: BTreeMap<u16, Left>,
+    /// The physical volumes that returned, and whose mirrored blocks may be older than the other leg's; a bit for each.
+    pub behind: u64,
+    /// Those of them that were behind already when another one of them returned.
+    pub behind_longer: u64,
     /// The extents that are not at their home.
     pub zones: ZoneTable,
 }
@@ -301,6 +311,10 @@ impl GroupRoot {
     /// A physical volume returns. With the last one the lineage ends.
     pub fn restore_missing(&mut self, pv: u16) {
         self.left.remove(&pv);
+        if self.features & FEATURE_MIRRORS != 0 {
+            self.behind_longer = self.behind;
+            self.behind |= 1 << pv;
+        }
         self.update_lineage();
     }
 
@@ -310,6 +324,11 @@ impl GroupRoot {
         let left = std::mem::take(&mut self.left).into_iter();
         let others = left.filter(|(pv, _)| usize::from(*pv) != index);
         self.left = others.map(|(pv, left)| (if usize::from(pv) > index { pv - 1 } else { pv }, left)).collect();
+        for behind in [&mut self.behind, &mut self.behind_longer] {
+            let mut flags = PvFlags(*behind);
+            flags.remove(index);
+            *behind = flags.0;
+        }
         self.update_lineage();
     }
 
@@ -327,7 +346,9 @@ impl GroupRoot {
         let members = if self.left.is_empty() { 0 } else { FEATURE_MEMBERS };
         let zones = if self.zones.is_empty() { 0 } else { FEATURE_ZONES };
         let journals = if self.second_journal.is_none() { 0 } else { FEATURE_SECOND_JOURNAL };
-        gaps | bad | members | zones | journals
+        let is_mirrored = self.zones.zones.iter().any(|zone| zone.is_mirrored(self.extent_blocks));
+        let mirrors = if is_mirrored { FEATURE_MIRRORS } else { 0 };
+        gaps | bad | members | zones | journals | mirrors
     }
 }
 
@@ -428,7 +449,9 @@ impl Superblock {
             second_journal: 0,
             stale_journals: 0,
             read_only_compatible: 0,
-            reserved: [0; 24],
+            behind: 0,
+            behind_longer: 0,
+            reserved: [0; 8],
         };
         if let Some(group) = &self.group {
             record.group_uuid = group.uuid.0;
@@ -452,6 +475,8 @@ impl Superblock {
             record.clean = u64::from(group.clean);
             record.bad_runs = encode_bad(&group.bad);
             record.lineage = group.lineage;
+            record.behind = group.behind;
+            record.behind_longer = group.behind_longer;
             if !group.zones.is_empty() {
                 record.zones_serial = group.zones.serial;
                 record.zones_count = group.zones.count;
@@ -497,7 +522,7 @@ impl Superblock {
             )));
         }
         // A compatible feature may use these bytes.
-        if record.compatible == 0 && record.reserved != [0; 24] {
+        if record.compatible == 0 && record.reserved != [0; 8] {
             return Err(corrupt("its reserved bytes are not zero"));
         }
         if record.sequence >= RECORD_LIMIT {
@@ -575,6 +600,12 @@ impl Superblock {
         if !has_sound_journals(record, inside) {
             return Err(corrupt("its second copy of the journal is invalid"));
         }
+        let has_mirrors = record.incompatible & FEATURE_MIRRORS != 0;
+        let is_behind_sound =
+            record.behind == 0 || has_mirrors && PvFlags::of_first(count).has_all(PvFlags(record.behind));
+        if !is_behind_sound || record.behind_longer & !record.behind != 0 {
+            return Err(corrupt("its list of physical volumes that are behind is invalid"));
+        }
         let is_twice = record.incompatible & FEATURE_SECOND_JOURNAL != 0;
         let second_journal = is_twice.then_some(record.second_journal);
         let bad = decode_bad(record).ok_or_else(|| corrupt("its list of the journal's bad blocks is invalid"))?;
@@ -601,6 +632,8 @@ impl Superblock {
             clean: record.clean != 0,
             bad,
             lineage: record.lineage,
+            behind: record.behind,
+            behind_longer: record.behind_longer,
             left,
             zones,
         })
@@ -650,6 +683,8 @@ mod tests {
             clean: true,
             bad: BadRuns::default(),
             lineage: 0,
+            behind: 0,
+            behind_longer: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),
         }

@@ -1,12 +1,14 @@
 //! The table of zones: runs of extents that are not at the home of their numbers.
 //!
 //! A physical volume's range of the group's address space is the *home* of its extents. A zone gives a run of numbers
-//! another place: extents of any physical volume, or none. The table lies on each physical volume before the extents,
+//! another place: extents of any physical volume, or none. A mirrored zone has two places, its *legs*. The table lies on each physical volume before the extents,
 //! in one of two slots. The superblock names the slot, the length and the checksum. So the table is read before any
 //! block that may lie in a zone.
 //!
 //! * Z1 Each number has at most one place: the place of the zone that covers it, or its home.
-//! * Z2 Each extent of each physical volume has exactly one number.
+//! * Z2 Each extent of each physical volume has exactly one number, or is the second leg of one.
+//! * Z3 Both legs of a number lie on different physical volumes.
+//! * Z4 Mirrored numbers begin at [`MIRRORED_FROM`], behind all others.
 //! * Z5 A slot is written only while the newest superblock is durable on every physical volume and names the other slot, or none.
 
 use super::record::{block_crc, on_disk, seal};
@@ -19,8 +21,13 @@ use std::ops::Range;
 pub const ZONE_SLOTS: [u64; 2] = [64 << 10, 256 << 10];
 /// The most zones in a table: a slot has room for this many.
 pub const MAX_ZONES: usize = 4096;
+/// Added to the number of a second leg that is being filled.
+const FILLING: u16 = 1 << 15;
 /// The physical volume of a zone that has no place.
 const NOWHERE: u16 = u16::MAX;
+
+/// First block of the mirrored numbers (Z4). In a group without mirrors no number is as high.
+pub const MIRRORED_FROM: u64 = 1 << 46;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ROWENZON");
 
@@ -36,13 +43,15 @@ on_disk! {
 }
 
 on_disk! {
-    /// A zone. `pv` is 65535 if its numbers have no place.
+    /// A zone. `pv` is 65535 if its numbers have no place. `second_pv` is 0 if there is no second leg, otherwise one
+    /// more than its physical volume's number, and 32768 more while the leg is being filled.
     ZoneRecord, 32 {
         0 => first_extent: u64,
         8 => extents: u64,
         16 => first_pe: u64,
         24 => pv: u16,
-        26 => reserved: [u8; 6],
+        26 => second_pv: u16,
+        28 => second_pe: u32,
     }
 }
 
@@ -62,6 +71,22 @@ pub struct Zone {
     pub extents: u64,
     /// None: no extent has these numbers. They were renumbered, or their physical volume left.
     pub place: Option<ZonePlace>,
+    /// The second leg of mirrored numbers. None: they have only one, for the time being.
+    pub second: Option<ZonePlace>,
+    /// The second leg is being filled from the first one, and does not count yet.
+    pub is_filling: bool,
+}
+
+impl Zone {
+    /// Whether its numbers are mirrored (Z4).
+    pub fn is_mirrored(&self, extent_blocks: u64) -> bool {
+        self.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM
+    }
+
+    /// All of its places.
+    pub fn places(&self) -> impl Iterator<Item = ZonePlace> + use<> {
+        self.place.into_iter().chain(self.second)
+    }
 }
 
 /// A table as the superblock names it, and its zones in the order of their numbers.
@@ -108,12 +133,16 @@ impl ZoneTable {
         let records = bytes[ZoneTableRecord::SIZE..].chunks_exact_mut(ZoneRecord::SIZE);
         for (zone, bytes) in self.zones.iter().zip(records) {
             let place = zone.place.unwrap_or(ZonePlace { pv: NOWHERE, first_pe: 0 });
+            let filling = if zone.is_filling { FILLING } else { 0 };
+            let (second_pv, second_pe) =
+                zone.second.map_or((0, 0), |second| (second.pv + 1 | filling, second.first_pe));
             let record = ZoneRecord {
                 first_extent: zone.first_extent,
                 extents: zone.extents,
                 first_pe: place.first_pe,
                 pv: place.pv,
-                reserved: [0; 6],
+                second_pv,
+                second_pe: u32::try_from(second_pe).expect("checked when the leg was placed"),
             };
             bytes.copy_from_slice(&record.encode());
         }
@@ -141,6 +170,10 @@ impl ZoneTable {
             first_extent: record.first_extent,
             extents: record.extents,
             place: (record.pv != NOWHERE).then_some(ZonePlace { pv: record.pv, first_pe: record.first_pe }),
+            second: (record.second_pv & !FILLING)
+                .checked_sub(1)
+                .map(|pv| ZonePlace { pv, first_pe: u64::from(record.second_pe) }),
+            is_filling: record.second_pv & FILLING != 0,
         };
         let zones: Vec<Zone> = records.filter_map(ZoneRecord::decode_from).map(zone).collect();
         match (ZoneTable { zones: zones.clone(), ..self.clone() }).encode(group) == bytes {
@@ -150,9 +183,21 @@ impl ZoneTable {
     }
 }
 
-/// Whether the zones fit the physical volumes, whose homes these are (Z1, Z2). In extents; `most` is the largest
-/// number.
-pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], most: u64) -> bool {
+/// Whether the zones fit the physical volumes, whose homes these are (Z1 to Z4). In extents of this many blocks; `most`
+/// is the largest number.
+pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], extent_blocks: u64, most: u64) -> bool {
+    let mirrored_from = MIRRORED_FROM.div_ceil(extent_blocks);
+    if homes.iter().any(|home| home.end > mirrored_from) && zones.iter().any(|zone| zone.second.is_some()) {
+        return false;
+    }
+    let is_sound = |zone: &Zone| match (zone.place, zone.second) {
+        (_, None) => true,
+        (Some(first), Some(second)) => first.pv != second.pv && zone.is_mirrored(extent_blocks),
+        (None, Some(_)) => false,
+    };
+    if !zones.iter().all(is_sound) {
+        return false;
+    }
     let end_of = |zone: &Zone| zone.first_extent.checked_add(zone.extents).filter(|end| *end <= most);
     let mut end = 0;
     for zone in zones {
@@ -162,10 +207,9 @@ pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], most: u64) -> bool {
         };
         end = own_end;
     }
-    // The extents of each physical volume that have a number: those in zones, and those at home.
+    // The extents of each physical volume that have a number or are second legs: those in zones, and those at home.
     let mut taken: Vec<(u16, Range<u64>)> = Vec::new();
-    for zone in zones {
-        let Some(place) = zone.place else { continue };
+    for (zone, place) in zones.iter().flat_map(|zone| zone.places().map(move |place| (zone, place))) {
         let last = place.first_pe.checked_add(zone.extents);
         let has = homes.get(usize::from(place.pv)).map_or(0, |home| home.end - home.start);
         match last.filter(|last| *last <= has) {

@@ -1,20 +1,33 @@
 use super::*;
 
 fn zone(first_extent: u64, extents: u64, place: Option<(u16, u64)>) -> Zone {
-    Zone { first_extent, extents, place: place.map(|(pv, first_pe)| ZonePlace { pv, first_pe }) }
+    Zone {
+        first_extent,
+        extents,
+        place: place.map(|(pv, first_pe)| ZonePlace { pv, first_pe }),
+        second: None,
+        is_filling: false,
+    }
 }
 
-const MOST: u64 = 1 << 40;
+const MOST: u64 = (1 << 47) - 1;
+
+fn mirrored(first: u64, extents: u64, place: (u16, u64), second: (u16, u64)) -> Zone {
+    let second = Some(ZonePlace { pv: second.0, first_pe: second.1 });
+    Zone { second, ..zone(MIRRORED_FROM + first, extents, Some(place)) }
+}
 
 #[test]
 fn a_table_is_read_as_it_was_written_and_no_other() {
-    let zones = vec![zone(0, 4, Some((1, 2))), zone(9, 1, None)];
+    let zones = vec![zone(0, 4, Some((1, 2))), mirrored(9, 1, (0, 7), (3, 5))];
     let table = ZoneTable::default().next(zones.clone(), 77);
     assert_eq!((table.serial, table.count, table.offset(), table.bytes()), (1, 2, ZONE_SLOTS[1], BLOCK_SIZE));
     let bytes = table.encode(77);
     let named = ZoneTable { zones: Vec::new(), ..table.clone() };
     assert_eq!(named.decode(&bytes, 77, "here").unwrap(), zones);
-    for (at, change) in [(0, 1), (8, 1), (12, 1), (16, 1), (24, 1), (40, 1), (32 + 26, 1), (96, 1), (4095, 1)] {
+    for (at, change) in
+        [(0, 1), (8, 1), (12, 1), (16, 1), (24, 1), (40, 1), (64 + 26, 1), (64 + 28, 1), (96, 1), (4095, 1)]
+    {
         let mut bad = bytes.clone();
         bad[at] ^= change;
         assert!(named.decode(&bad, 77, "here").is_err(), "byte {at}");
@@ -54,8 +67,37 @@ fn each_extent_has_one_number() {
         (vec![zone(0, 2, Some((1, u64::MAX))), zone(8, 2, Some((0, 0)))], false),
         (vec![zone(MOST - 1, 2, None)], false),
     ] {
-        assert_eq!(are_sound(&zones, &homes, MOST), sound, "{zones:?}");
+        assert_eq!(are_sound(&zones, &homes, 1, MOST), sound, "{zones:?}");
     }
+}
+
+/// Z2 to Z4
+#[test]
+fn both_legs_of_a_number_lie_apart() {
+    let homes = [0..8, 8..16];
+    let gone = [zone(0, 2, None), zone(8, 2, None)];
+    let with = |zones: &[Zone]| [&gone[..], zones].concat();
+    for (zones, sound) in [
+        (with(&[mirrored(0, 2, (0, 0), (1, 0))]), true),
+        (with(&[mirrored(0, 1, (0, 1), (1, 0)), mirrored(5, 1, (1, 1), (0, 0))]), true),
+        // One leg alone, for the time being.
+        (vec![zone(0, 2, None), zone(MIRRORED_FROM, 2, Some((0, 0)))], true),
+        (with(&[mirrored(0, 1, (0, 0), (1, 0))]), false),
+        (with(&[mirrored(0, 2, (0, 0), (0, 0))]), false),
+        (with(&[mirrored(0, 1, (0, 0), (0, 1)), mirrored(1, 1, (1, 0), (1, 1))]), false),
+        (with(&[mirrored(0, 2, (0, 0), (2, 0))]), false),
+        (with(&[mirrored(0, 2, (0, 0), (1, 7))]), false),
+        (
+            vec![zone(0, 2, None), Zone { second: Some(ZonePlace { pv: 1, first_pe: 0 }), ..zone(8, 2, Some((0, 0))) }],
+            false,
+        ),
+        (with(&[Zone { place: None, ..mirrored(0, 2, (0, 0), (1, 0)) }]), false),
+    ] {
+        assert_eq!(are_sound(&zones, &homes, 1, MOST), sound, "{zones:?}");
+    }
+    let high = [0..8, MIRRORED_FROM..MIRRORED_FROM + 8];
+    let zones = [zone(0, 1, None), zone(MIRRORED_FROM, 1, None), mirrored(9, 1, (0, 0), (1, 0))];
+    assert!(!are_sound(&zones, &high, 1, MOST), "a home among the mirrored numbers");
 }
 
 #[test]

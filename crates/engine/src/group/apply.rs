@@ -182,15 +182,17 @@ impl Group {
     pub(super) fn settle_reservations(&self) {
         let catalog = self.catalog.read();
         let usage = SnapshotUsage(&catalog);
-        let mut shortfall = 0;
+        let mut shortfall = [0; 2];
         let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
-            shortfall += state.shortfall();
-            reserves.extend(state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, blocks)));
+            shortfall[state.meta.segment as usize] += state.shortfall();
+            reserves.extend(
+                state.meta.reserve.filter(|_| !state.invalid()).map(|blocks| (volume.id, state.meta.segment, blocks)),
+            );
         }
-        let reserves: Vec<_> =
-            reserves.into_iter().map(|(id, blocks)| (id, Reserve { blocks, used: usage.held(id) })).collect();
+        let reserve = |(id, segment, blocks)| (id, Reserve { segment, blocks, used: usage.held(id) });
+        let reserves: Vec<_> = reserves.into_iter().map(reserve).collect();
         let mut space = self.core.space.lock();
         space.reset_reserved(shortfall);
         for (id, reserve) in reserves {

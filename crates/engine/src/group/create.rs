@@ -6,7 +6,7 @@ use super::ops::{ChangeError, check_name};
 use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record};
 use crate::map::MapError;
-use crate::model::{NewVolume, PvExtents, VolumeKind, VolumeMeta, VolumeState};
+use crate::model::{NewVolume, PvExtents, SegmentType, VolumeKind, VolumeMeta, VolumeState};
 use crate::space::Run;
 use crate::units::{LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::state::apply_place;
@@ -21,16 +21,29 @@ impl Group {
     /// The same, with all of a thick volume's space from these places; from everywhere, if there are none. Blocks that
     /// are redirected later go to any place with room.
     pub async fn create_volume_on(self: &Arc<Self>, spec: NewVolume, on: &[PvExtents]) -> Result<VolumeId> {
+        self.check_new(&spec, on)?;
+        self.create_as(&spec, SegmentType::Linear, on).await
+    }
+
+    pub(super) fn check_new(&self, spec: &NewVolume, on: &[PvExtents]) -> Result<()> {
         check_sizes(spec.blocks, spec.sector, spec.chunk_blocks)?;
         check_name(&spec.name, &spec.attributes)?;
-        if spec.kind == VolumeKind::Thin {
-            refuse_places(on)?;
-        }
-        let places = self.places_on(on)?;
+        if spec.kind == VolumeKind::Thin { refuse_places(on) } else { Ok(()) }
+    }
+
+    /// The same for volumes of any type, whose sizes were checked.
+    pub(super) async fn create_as(
+        self: &Arc<Self>,
+        spec: &NewVolume,
+        segment: SegmentType,
+        on: &[PvExtents],
+    ) -> Result<VolumeId> {
+        // Mirrored extents are made on these places before volumes take them.
+        let places = if segment == SegmentType::Linear { self.places_on(on)? } else { Vec::new() };
         loop {
-            match self.create_once(&spec, &places).await {
-                Err(error @ Error::NoSpace { .. }) => {
-                    if !self.more_space().await? {
+            match self.create_once(spec, segment, &places).await {
+                Err(error @ Error::NoSpace { needed, free }) => {
+                    if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
                         return Err(error);
                     }
                 }
@@ -43,7 +56,12 @@ impl Group {
         }
     }
 
-    async fn create_once(&self, spec: &NewVolume, places: &[Range<u64>]) -> Result<(VolumeId, Seq)> {
+    async fn create_once(
+        &self,
+        spec: &NewVolume,
+        segment: SegmentType,
+        places: &[Range<u64>],
+    ) -> Result<(VolumeId, Seq)> {
         self.may_change()?;
         self.core.require_all_pvs()?;
         self.core.journal.admit().await?;
@@ -54,13 +72,14 @@ impl Group {
             if catalog.names.contains_key(&spec.name) {
                 return Err(Error::Exists(format!("volume {}", spec.name)).into());
             }
-            let runs = self.lay_out(spec.kind, spec.blocks, places)?;
+            let runs = self.lay_out((spec.kind, segment), spec.blocks, places)?;
             let placed = place_runs(0, &runs);
             let meta = VolumeMeta {
                 id: VolumeId(catalog.next_volume),
                 uuid: spec.uuid,
                 name: spec.name.clone(),
                 kind: spec.kind,
+                segment,
                 state: VolumeState::Ok,
                 blocks: spec.blocks,
                 sector: spec.sector,
@@ -92,7 +111,7 @@ impl Group {
     /// Space for new blocks of a thick volume, and the metadata for mapping its pieces.
     pub(super) fn lay_out(
         &self,
-        kind: VolumeKind,
+        (kind, segment): (VolumeKind, SegmentType),
         blocks: u64,
         places: &[Range<u64>],
     ) -> std::result::Result<Vec<Run>, ChangeError> {
@@ -104,7 +123,7 @@ impl Group {
             return Err(MapError::NoSpace.into());
         }
         let runs = match kind {
-            VolumeKind::Thick => self.large(blocks, places)?,
+            VolumeKind::Thick => self.large(segment, blocks, places)?,
             VolumeKind::Thin => Vec::new(),
         };
         // The allocation has changed the free tree, which also took nodes.
@@ -115,8 +134,13 @@ impl Group {
         Ok(runs)
     }
 
-    fn large(&self, blocks: u64, places: &[Range<u64>]) -> std::result::Result<Vec<Run>, ChangeError> {
-        let taken = self.core.space.lock().alloc_large(self.core.alloc_context(), blocks, places)?;
+    fn large(
+        &self,
+        segment: SegmentType,
+        blocks: u64,
+        places: &[Range<u64>],
+    ) -> std::result::Result<Vec<Run>, ChangeError> {
+        let taken = self.core.space.lock().alloc_large(self.core.alloc_context(), segment, blocks, places)?;
         taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
     }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::{self, DATA_OFFSET, EXTENT_BLOCKS, GroupRoot, MAX_PVS, PvEntry};
 use crate::format::zones::ZoneTable;
 use crate::journal::bad_runs::BadRuns;
+use crate::legs::Legs;
 use crate::members::Members;
 use crate::model::{Config, GroupAttributes, NewGroup, NewPv, PvFlags, Tree};
 use crate::placement::Placement;
@@ -84,6 +85,8 @@ impl Group {
             clean: true,
             bad: BadRuns::default(),
             lineage: 0,
+            behind: 0,
+            behind_longer: 0,
             left: BTreeMap::new(),
             zones: ZoneTable::default(),
         };
@@ -93,14 +96,18 @@ impl Group {
         let parts = Parts {
             placement: placement.clone(),
             meta: MetaSpace::new(&places, &[], spec.extent_blocks),
-            space: Space::new(Tree::default(), 0, Pvs::new(placement.runs(), &no_free)),
+            space: Space::new(Tree::default(), 0, Pvs::new(&placement, &no_free, 0)),
             next_seq: Seq(1),
             catalog: Catalog::new(1, 1, 1, GroupAttributes::default(), Arc::new(PointEpochs::new(true))),
             sequence: 1,
             stream_blocks: Vec::new(),
             zones_on: BTreeSet::new(),
         };
-        let members = Arc::new(Members::new(disks.clone(), PvFlags::default(), false));
+        let members = Arc::new(Members::new(
+            Legs::new(disks.clone(), Arc::new(NoRuntime), root.tag()),
+            PvFlags::default(),
+            false,
+        ));
         let group = Group::assemble(members, Arc::new(NoRuntime), Config::default(), root, parts);
         group.back_areas().await?;
         for (i, taken) in taken.into_iter().enumerate() {

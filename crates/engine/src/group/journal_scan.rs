@@ -389,11 +389,11 @@ pub(super) async fn prove(
 pub(super) fn is_any_missing(disks: &dyn Disks, placement: &Placement, start: u64, len: u64) -> bool {
     let (mut at, end) = (start, start + len);
     while at < end {
-        let (pv, pv_end) = placement.pv_of(VgBlock(at));
-        if disks.is_missing(pv) {
+        let (is_lost, run_end) = placement.is_lost(at, |pv| disks.is_missing(pv));
+        if is_lost {
             return true;
         }
-        at = pv_end;
+        at = run_end;
     }
     false
 }

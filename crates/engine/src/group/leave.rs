@@ -123,7 +123,7 @@ impl Group {
             let _gate = self.core.gate.read();
             let mut catalog = self.catalog_mut();
             let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
-            if !space.take_pv(context, index, &mut runs, placement.runs())? {
+            if !space.take_pv(context, index, &mut runs, &placement)? {
                 return Ok(false);
             }
             drop(space);
@@ -217,7 +217,7 @@ impl Group {
             let mut catalog = self.catalog_mut();
             let is_clear = self.core.meta.lock().copies_in(&ranges).is_empty();
             let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
-            if !is_clear || !space.take_pv(context, index, &mut runs, placement.runs())? {
+            if !is_clear || !space.take_pv(context, index, &mut runs, &placement)? {
                 return Ok(false);
             }
             journal.left.iter().for_each(|run| space.free_later(*run));

@@ -86,6 +86,8 @@ impl Group {
         self.may_change()?;
         self.is_it(pv).await?;
         self.compare_unproven(pv).await?;
+        // Before the superblock says that it is in use: from then on its regions that are open count as old.
+        self.core.members.legs().prepare_return(pv).await?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         self.is_it(pv).await?;
@@ -111,6 +113,7 @@ impl Group {
             return Err(error);
         }
         self.core.members.restore_missing(pv);
+        self.core.members.legs().returned(pv);
         drop(hold);
         self.restore_allocatable(pv).await?;
         self.join_stale_copies().await

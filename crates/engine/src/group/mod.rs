@@ -33,6 +33,7 @@ mod journal_scan;
 mod label;
 mod leave;
 mod members;
+mod mirrors;
 mod move_state;
 mod moves;
 mod newest_root;
@@ -67,6 +68,7 @@ pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use journal_layout::LARGEST_SHARE;
 pub use label::{PvLabel, PvMembership, find_split_brain};
 pub use members::WHILE_MISSING;
+pub use mirrors::MirrorInfo;
 pub use move_state::MoveProgress;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
@@ -113,6 +115,8 @@ pub struct Group {
     to_rehome: Mutex<BTreeSet<VolumeId>>,
     to_fill: Mutex<BTreeSet<VolumeId>>,
     rehome_wanted: AtomicBool,
+    /// Legs of mirrors have to be made equal, or zones have to be made.
+    mirrors_wanted: AtomicBool,
     progress: progress::Progress,
     moves: move_state::Moves,
     discards: trim_state::Discards,
@@ -216,6 +220,11 @@ impl Group {
             "re-homing",
             |group| &group.rehome_wanted,
             |group| Box::pin(async move { group.rehome_some().await }),
+        );
+        self.spawn_loop(
+            "mirrors",
+            |group| &group.mirrors_wanted,
+            |group| Box::pin(async move { group.mirrors_some().await }),
         );
     }
 

@@ -45,7 +45,7 @@ const WINDOW: u64 = 512 << 10;
 /// How often a move waits for blocks that are being freed, if there is no free extent.
 const TRIES_FOR_ROOM: usize = 64;
 /// Zones that are reserved for physical volumes that leave or shrink.
-const ZONES_KEPT: usize = 256;
+pub(super) const ZONES_KEPT: usize = 256;
 
 impl Group {
     /// The running move, or the last one.
@@ -296,6 +296,8 @@ impl Group {
                     end: blocks.end,
                     pv: run.pv,
                     at: run.at + (blocks.start - run.start),
+                    second: None,
+                    is_filling: false,
                 };
                 match runs
                     .last_mut()
@@ -446,7 +448,7 @@ impl Group {
             let _gate = self.core.gate.read();
             let pvs = pvs.map(|pv| usize::from(pv.0));
             let commit = || core.members.moving.commit();
-            core.space.lock().exchange(core.alloc_context(), moved, pvs, new.runs(), commit)
+            core.space.lock().exchange(core.alloc_context(), moved, pvs, new, commit)
         };
         if !core.with_nodes_privileged(exchange).await?? {
             return Err(Error::Closed);

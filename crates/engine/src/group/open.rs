@@ -29,6 +29,7 @@ use crate::format::journal::Record;
 use crate::format::stream::Stream;
 use crate::format::superblock::GroupRoot;
 use crate::journal::{Copies, Journal, Ring};
+use crate::legs::{Legs, LegsState};
 use crate::members::Members;
 use crate::model::{ArenaMeta, Config, PvFlags, TreeKind, TreeMeta, VolumeKind, VolumeState};
 use crate::placement::Placement;
@@ -99,6 +100,7 @@ impl Group {
             to_rehome: Mutex::default(),
             to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
+            mirrors_wanted: AtomicBool::new(true),
             progress: Default::default(),
             moves: Default::default(),
             discards: Default::default(),
@@ -107,6 +109,7 @@ impl Group {
         });
         let this: Weak<Group> = Arc::downgrade(&group);
         core.journal.set_owner(this.clone());
+        core.members.legs().set_owner(this.clone());
         core.set_space_finder(this);
         group
     }
@@ -147,10 +150,18 @@ impl Group {
         if planted::is("missing_pv_not_recorded") {
             root.left.clear();
         }
-        let disks = Arc::new(Members::new(disks, out, planted::is("lost_are_zeros")));
+        let tag = root.tag();
+        let legs = Legs::new(disks, runtime.clone(), tag);
+        let disks = Arc::new(Members::new(legs, out, planted::is("lost_are_zeros")));
         let zones_on = read_zones(&*disks, &mut root).await?;
         let placement = Arc::new(Placement::of(&root));
-        let tag = root.tag();
+        let state = LegsState {
+            out,
+            behind: PvFlags(root.behind),
+            behind_longer: PvFlags(root.behind_longer),
+            is_read_only: config.read_only,
+        };
+        disks.legs().open(placement.mirrored_runs(), state).await?;
         Requirements { root: &root, placement: &placement, out }.check_journal()?;
         if !out.is_empty() {
             let there = usable_journals(&root, &placement, out);
@@ -185,7 +196,8 @@ impl Group {
         };
         // A new journal id: frames of the previous journal can never be mistaken for new ones.
         root.journal_id += 1;
-        let pvs = Pvs::new(placement.runs(), &stream.pv_free);
+        let mirrored_free = stream.free_blocks.saturating_sub(stream.pv_free.iter().sum());
+        let pvs = Pvs::new(&placement, &stream.pv_free, mirrored_free);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
         let is_out_unallocatable = !planted::is("allocated_on_missing");
         (0..root.pvs.len())
@@ -193,7 +205,7 @@ impl Group {
             .for_each(|pv| space.make_unallocatable(pv));
         let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
-            if out.has(usize::from(placement.pv_of(VgBlock(arena.start)).0.0)) && is_out_unallocatable {
+            if placement.is_lost(arena.start, |pv| out.has(usize::from(pv.0))).0 && is_out_unallocatable {
                 // MB3: no blocks are allocated on it.
                 to_free.extend(unused(arena));
             } else if !space.restore_arena(arena.start, arena.len, &arena.used) {

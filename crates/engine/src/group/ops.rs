@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::format::superblock::MAX_PVS;
 use crate::map::MapError;
-use crate::model::{Attributes, FullPolicy, GroupAttributes, Layout, VolumeMeta};
+use crate::model::{Attributes, FullPolicy, GroupAttributes, Layout, SegmentType, VolumeMeta};
 use crate::space::Reserve;
 use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
@@ -104,6 +104,11 @@ impl Group {
 
     /// Waits for space that will be freed soon. False: no space will be freed.
     pub(crate) async fn more_space(self: &Arc<Self>) -> Result<bool> {
+        self.more_space_for(SegmentType::Linear).await
+    }
+
+    /// The same for volumes of this type: mirrored extents can be made, or dissolved.
+    pub(crate) async fn more_space_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
         let pending = self.core.space.lock().pending_blocks();
         if pending > 0 {
             self.checkpoint().await?;
@@ -112,6 +117,9 @@ impl Group {
             if left == 0 || left < pending {
                 return Ok(true);
             }
+        }
+        if self.change_mirrored_for(segment).await? {
+            return Ok(true);
         }
         let turn = self.core.space_event.turn();
         self.failed()?;
@@ -154,10 +162,14 @@ impl Group {
 
     /// Changes a snapshot's reserve.
     pub async fn set_reserve(self: &Arc<Self>, id: VolumeId, reserve: Option<u64>) -> Result<()> {
-        let old = self.volume(id)?.state.lock().meta.reserve;
+        let (old, segment) = {
+            let volume = self.volume(id)?;
+            let state = volume.state.lock();
+            (state.meta.reserve, state.meta.segment)
+        };
         let more = reserve.unwrap_or(0).saturating_sub(old.unwrap_or(0));
         loop {
-            let free = self.core.space.lock().available();
+            let free = self.core.space.lock().available_for(segment);
             if more <= free {
                 break;
             }
@@ -254,7 +266,8 @@ impl Group {
                 Err(_) if self.more_space().await? => {}
                 Err(too_few) => {
                     let space = self.core.space.lock();
-                    let (needed, reserved) = (space.reserved_blocks(), space.reserved_blocks());
+                    let (needed, reserved) =
+                        (space.reserved_for(SegmentType::Linear), space.reserved_for(SegmentType::Linear));
                     return Err(Error::NoSpace { needed, free: reserved.saturating_sub(too_few) });
                 }
             }
@@ -320,7 +333,7 @@ impl Group {
         }
         if reserve_changed {
             let used = SnapshotUsage(catalog).held(meta.id);
-            let reserve = meta.reserve.map(|blocks| Reserve { blocks, used });
+            let reserve = meta.reserve.map(|blocks| Reserve { segment: meta.segment, blocks, used });
             self.core.space.lock().set_reserve(meta.id, reserve);
         }
         Ok(())

@@ -282,6 +282,11 @@ impl Group {
         if state.invalid() {
             return Err(Error::InvalidSnapshot);
         }
+        if volume_in(catalog, received)?.state.lock().meta.segment != state.meta.segment {
+            return Err(Error::Invalid(
+                "a linear volume cannot get its contents from a mirror, nor a mirror from a linear one".into(),
+            ));
+        }
         let head = HeadState::of(&state.meta, &state.head);
         let is_there = catalog.points_at(head).any(|point| point.charged == Some(received));
         if is_there && head.blocks == blocks || planted::is("publish_over_writes") { Ok(()) } else { Err(Error::Moved) }

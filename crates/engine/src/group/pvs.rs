@@ -51,7 +51,7 @@ impl Group {
             false => Group::write_label_twice(&*self.core.disks, pv, uuid, size).await?,
         }
         self.change_table(root.pvs, |space, placement| {
-            space.add_pv(placement.runs());
+            space.add_pv(placement);
             placement.ranges_of(pv).into_iter().for_each(|Range { start, end }| space.free_later((start, end - start)));
         })
         .await
@@ -106,7 +106,7 @@ impl Group {
             Ordering::Equal => self.change_table(pvs, |_, _| {}).await,
             Ordering::Greater => {
                 self.change_table(pvs, |space, placement| {
-                    space.place(placement.runs());
+                    space.place(placement);
                     space.free_later(((home + old) * root.extent_blocks, (extents - old) * root.extent_blocks));
                 })
                 .await
@@ -131,7 +131,7 @@ impl Group {
                 let _gate = self.core.gate.read();
                 let catalog = self.catalog_mut();
                 let (mut space, context) = (self.core.space.lock(), self.core.alloc_context());
-                outcome = space.cut_pv(context, usize::from(pv.0), &mut runs, placement.runs())?;
+                outcome = space.cut_pv(context, usize::from(pv.0), &mut runs, &placement)?;
                 drop(space);
                 if outcome == Cut::Done {
                     self.apply_placement(&catalog, &placement);

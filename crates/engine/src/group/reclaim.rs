@@ -315,9 +315,11 @@ impl Group {
     /// Recomputes the charge of a snapshot that took over blocks of another one.
     pub(super) fn recount_reserve(&self, catalog: &Catalog, charged: Option<VolumeId>) -> Stepped {
         let Some(charged) = charged else { return Stepped::TreeDone };
-        let Some(Reserve { blocks, .. }) = self.core.space.lock().reserve(charged) else { return Stepped::TreeDone };
+        let Some(Reserve { segment, blocks, .. }) = self.core.space.lock().reserve(charged) else {
+            return Stepped::TreeDone;
+        };
         let used = SnapshotUsage(catalog).held(charged);
-        self.core.space.lock().set_reserve(charged, Some(Reserve { blocks, used }));
+        self.core.space.lock().set_reserve(charged, Some(Reserve { segment, blocks, used }));
         if used > blocks { Stepped::Overdrawn(charged) } else { Stepped::TreeDone }
     }
 

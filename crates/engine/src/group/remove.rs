@@ -52,7 +52,7 @@ impl Group {
             self.retire(catalog, head);
         }
         let mut space = self.core.space.lock();
-        space.reserve_blocks(-shortfall);
+        space.reserve_blocks(state.meta.segment, -shortfall);
         space.set_reserve(id, None);
         space.forget_volume(id);
         Ok(())
@@ -144,7 +144,7 @@ impl Group {
             space.set_reserve(source, None);
             space.forget_volume(source);
         }
-        space.reserve_blocks(shortfall);
+        space.reserve_blocks(state.meta.segment, shortfall);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Group {
         state.ownership = Ownership::default();
         self.retire(catalog, head);
         let mut space = self.core.space.lock();
-        space.reserve_blocks(-shortfall);
+        space.reserve_blocks(state.meta.segment, -shortfall);
         space.set_reserve(id, None);
         space.forget_volume(id);
         Ok(())

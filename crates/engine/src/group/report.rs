@@ -9,7 +9,7 @@ use crate::dead_blocks;
 use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::superblock::DATA_OFFSET;
-use crate::model::{GroupInfo, PvInfo, Stats, TreeKind, TreeMeta, VolumeInfo, VolumeMeta};
+use crate::model::{GroupInfo, PvInfo, SegmentType, Stats, TreeKind, TreeMeta, VolumeInfo, VolumeMeta};
 use crate::units::{Epoch, VolumeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ impl Group {
         let extents = group.pvs.iter().map(|pv| pv.extents).sum();
         let out = self.out();
         let space = self.core.space.lock();
-        let free_extents = space.free_blocks().saturating_sub(space.reserved_blocks()) / extent_blocks;
+        let reserved = space.reserved_for(SegmentType::Linear);
+        let free_extents = space.free_for(SegmentType::Linear).saturating_sub(reserved) / extent_blocks;
         let allocatable_extents = (space.available() / extent_blocks).min(free_extents);
         // What can be taken, and what cannot.
         let mut left = [allocatable_extents, free_extents - allocatable_extents];
@@ -271,6 +272,7 @@ fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInf
         name: meta.name,
         uuid: meta.uuid,
         kind: meta.kind,
+        segment: meta.segment,
         state: meta.state,
         blocks: meta.blocks,
         sector: meta.sector,

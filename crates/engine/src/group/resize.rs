@@ -5,7 +5,7 @@ use super::create::{NODES_FOR_CHANGE, check_sizes, place_runs, refuse_places};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::map::{self, Fit};
-use crate::model::PvExtents;
+use crate::model::{PvExtents, SegmentType};
 use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
@@ -26,7 +26,9 @@ impl Group {
         if !volume.state.lock().thick() {
             refuse_places(on)?;
         }
-        let places = self.places_on(on)?;
+        let segment = volume.segment();
+        // Mirrored extents are made on these places before volumes take them.
+        let places = if segment == SegmentType::Linear { self.places_on(on)? } else { Vec::new() };
         loop {
             self.may_change()?;
             self.core.journal.admit().await?;
@@ -42,8 +44,8 @@ impl Group {
             };
             drop(gate);
             match outcome {
-                Err(error @ Error::NoSpace { .. }) => {
-                    if !self.more_space().await? {
+                Err(error @ Error::NoSpace { needed, free }) => {
+                    if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
                         return Err(error);
                     }
                 }
@@ -68,7 +70,7 @@ impl Group {
             let _gate = core.gate.read();
             let mut state = volume.state.lock();
             let old = state.meta.blocks;
-            let runs = self.lay_out(state.meta.kind, blocks - old, places)?;
+            let runs = self.lay_out((state.meta.kind, state.meta.segment), blocks - old, places)?;
             let placed = place_runs(old, &runs);
             let record = Record::Resize { volume: volume.id, blocks, placed };
             self.check_fits(&record).inspect_err(|_| self.free_runs(&runs))?;
@@ -132,7 +134,7 @@ impl Group {
         let before = state.shortfall();
         state.meta.blocks = blocks;
         let change = state.shortfall() - before;
-        core.space.lock().reserve_blocks(change);
+        core.space.lock().reserve_blocks(state.meta.segment, change);
         Ok(())
     }
 

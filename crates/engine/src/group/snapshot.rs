@@ -7,7 +7,7 @@ use super::create::check_sizes;
 use super::ops::check_name;
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
-use crate::model::{NewSnapshot, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
+use crate::model::{NewSnapshot, SegmentType, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
 use crate::volume::Volume;
@@ -61,11 +61,7 @@ impl Group {
             if let Some(spec) = specs.iter().find(|s| catalog.names.contains_key(&s.name)) {
                 return Err(Error::Exists(format!("volume {}", spec.name)).into());
             }
-            let reserves: u64 = specs.iter().filter_map(|s| s.reserve).sum();
-            let free = self.core.space.lock().available();
-            if reserves > free {
-                return Err(Error::NoSpace { needed: reserves, free }.into());
-            }
+            let mut reserves = [0; 2];
             let mut parts = Vec::with_capacity(specs.len());
             for (i, spec) in specs.iter().enumerate() {
                 let i = i as u64;
@@ -80,6 +76,7 @@ impl Group {
                     uuid: spec.uuid,
                     name: spec.name.clone(),
                     kind: VolumeKind::Thin,
+                    segment: state.meta.segment,
                     state: VolumeState::Ok,
                     blocks: state.meta.blocks,
                     sector: state.meta.sector,
@@ -91,7 +88,14 @@ impl Group {
                     head: TreeId(catalog.next_tree + 2 * i + 1),
                     attributes: spec.attributes.clone(),
                 };
+                reserves[state.meta.segment as usize] += spec.reserve.unwrap_or(0);
                 parts.push(SnapshotPart { origin: spec.origin, point: TreeId(catalog.next_tree + 2 * i), volume });
+            }
+            for segment in [SegmentType::Linear, SegmentType::Raid1] {
+                let (needed, free) = (reserves[segment as usize], self.core.space.lock().available_for(segment));
+                if needed > free {
+                    return Err(Error::NoSpace { needed, free }.into());
+                }
             }
             let bytes = specs.iter().map(|spec| volume_bytes(&spec.attributes) + 2 * NEW_TREE_BYTES).sum();
             let record = Record::Snapshot { parts };
@@ -120,7 +124,10 @@ impl Group {
             let head = child_head(&point, part.volume.head);
             self.adopt(catalog, part.volume.clone(), head, &point)?;
             if let Some(blocks) = part.volume.reserve {
-                self.core.space.lock().set_reserve(part.volume.id, Some(Reserve { blocks, used: 0 }));
+                self.core
+                    .space
+                    .lock()
+                    .set_reserve(part.volume.id, Some(Reserve { segment: part.volume.segment, blocks, used: 0 }));
             }
         }
         Ok(())

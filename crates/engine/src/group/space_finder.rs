@@ -4,6 +4,7 @@ use super::Group;
 use crate::core::{Answer, SpaceFinder};
 use crate::disk::DiskError;
 use crate::error::Result;
+use crate::model::SegmentType;
 use crate::space::pools::PoolLeft;
 use crate::units::VolumeId;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ impl SpaceFinder for Group {
         Box::pin(async move { self.checkpoint().await })
     }
 
-    fn wait_for_space(self: Arc<Self>) -> Answer<Result<bool>> {
-        Box::pin(async move { self.more_space().await })
+    fn wait_for_space(self: Arc<Self>, segment: SegmentType) -> Answer<Result<bool>> {
+        Box::pin(async move { self.more_space_for(segment).await })
     }
 
     fn is_removing(&self) -> bool {

@@ -1,10 +1,13 @@
 //! On whose account blocks are taken.
 
+use crate::model::SegmentType;
 use crate::units::VolumeId;
 
 /// A snapshot's reserve and what is charged to it, in blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reserve {
+    /// The type of the snapshot.
+    pub segment: SegmentType,
     pub blocks: u64,
     pub used: u64,
 }

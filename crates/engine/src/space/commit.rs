@@ -17,7 +17,8 @@ impl Space {
             if len < run.1 {
                 self.pending.push((run.0 + len, run.1 - len));
             }
-            self.search_from = run.0;
+            let segment = self.pvs.type_of(run.0);
+            self.class_mut(segment).search_from = run.0;
             self.current.clear();
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::{AllocContext, Run, Space};
 use crate::map::MapError;
+use crate::model::SegmentType;
 use std::ops::Range;
 
 impl Space {
@@ -15,7 +16,7 @@ impl Space {
         places: &[Range<u64>],
     ) -> Result<Option<Run>, MapError> {
         let taken = self.find_extents(context, most, extent_blocks, places)?;
-        if taken.is_some() || self.arena_unused == 0 {
+        if taken.is_some() || self.arena_unused() == 0 {
             return Ok(taken);
         }
         self.close_arenas(context)?;
@@ -35,7 +36,7 @@ impl Space {
             // is checked.
             let least = if extents == 1 { extent_blocks } else { (extents + 1) * extent_blocks - 1 };
             let mut rest: Vec<Range<u64>> = places.to_vec();
-            while let Some(found) = self.search_places(context, least, &rest)? {
+            while let Some(found) = self.search_places(context, SegmentType::Linear, least, &rest)? {
                 let start = found.key.next_multiple_of(extent_blocks);
                 let end = found.end().min(self.pvs.end_of(start));
                 let whole = (end.saturating_sub(start) / extent_blocks).min(extents);
@@ -56,5 +57,26 @@ impl Space {
             extents /= 2;
         }
         Ok(None)
+    }
+
+    /// Takes whole free extents of these mirrored blocks, but leaves this many blocks for mirrored volumes. None: there
+    /// are none.
+    pub fn take_mirrored(
+        &mut self,
+        context: AllocContext<'_>,
+        range: Range<u64>,
+        extent_blocks: u64,
+        kept: u64,
+    ) -> Result<Option<Run>, MapError> {
+        self.close_arenas(context)?;
+        let most = self.available_for(SegmentType::Raid1).saturating_sub(kept) / extent_blocks * extent_blocks;
+        let free = self.next_free_extents(context, range.start, range.end, extent_blocks)?;
+        let len = (free.end - free.start).min(most);
+        if len == 0 {
+            return Ok(None);
+        }
+        let run = (free.end - len, len);
+        self.take_run(context, run)?;
+        Ok(Some(run))
     }
 }

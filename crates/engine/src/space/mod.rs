@@ -14,6 +14,8 @@
 //!   metadata gets them when nothing else is free. Without metadata no write could be mapped, not even a write with a
 //!   reservation.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only locality.
+//! * S7 A block is for volumes of one type: mirrored blocks for mirrored volumes, the others for linear ones. Free
+//!   space, reservations and searches are separate. Metadata and the journal take what is for linear volumes.
 //! * S6 Nothing is allocated on a physical volume that is not allocatable ([`pvs`]).
 
 mod account;
@@ -42,7 +44,7 @@ use crate::error::{Error, Result as Outcome};
 use crate::fixed_hash::Map;
 use crate::format::stream::{ArenaRecord, RunRecord};
 use crate::map::{MapError, NodeCache};
-use crate::model::Tree;
+use crate::model::{SegmentType, Tree};
 use crate::units::VolumeId;
 pub use account::{Account, Reserve};
 pub use arena::ARENA_BLOCKS;
@@ -119,11 +121,10 @@ pub struct Space {
     contradiction: Option<String>,
     /// Blocks in the free tree.
     free: u64,
+    /// For volumes of each type.
+    classes: [Class; 2],
     arenas: BTreeMap<u64, Arena>,
     arena_order: VecDeque<u64>,
-    arena_unused: u64,
-    /// Of these, blocks that are not allocatable (S6): in arenas that begin there.
-    unallocatable_unused: u64,
     current: Map<VolumeId, u64>,
     /// The slot of (volume, chunk size, chunk): its arena's serial and its first block.
     slots: Map<(VolumeId, u64, u64), (u64, u64)>,
@@ -140,10 +141,7 @@ pub struct Space {
     /// The most packed bytes of the runs being committed, and of this many first pending runs.
     packed: (usize, usize),
     reserves: Map<VolumeId, Reserve>,
-    reserved_blocks: i64,
-    search_from: u64,
     longest: LongestRuns,
-    leaves_for_arena: usize,
     part: Part,
     /// Blocks that came into the tree in pieces smaller than an arena. An upper bound: pieces that were joined since
     /// still count.
@@ -152,9 +150,6 @@ pub struct Space {
     wants_metadata: bool,
     /// Like `none_below`, for an extent of metadata.
     no_extent_below: u64,
-    /// For each of the [`LARGE_RUNS`]: no such run was found. It is searched again only when at least this many blocks
-    /// are free, because the search reads the whole tree.
-    none_below: [u64; LARGE_RUNS.len()],
     pvs: Pvs,
     /// Planted bug: freed blocks are allocated at once, against S2.
     #[cfg(feature = "planted")]
@@ -162,6 +157,22 @@ pub struct Space {
     /// Planted bug: blocks are allocated wherever they are free, against S6.
     #[cfg(feature = "planted")]
     pub take_unallocatable: bool,
+}
+
+/// The free space for volumes of one type (S7).
+#[derive(Default)]
+struct Class {
+    /// Unused blocks of its arenas.
+    arena_unused: u64,
+    /// Of these, blocks that are not allocatable (S6): in arenas that begin there.
+    unallocatable_unused: u64,
+    reserved_blocks: i64,
+    search_from: u64,
+    /// Unknown leaves that the next search for an arena may still read.
+    leaves_for_arena: usize,
+    /// For each of the [`LARGE_RUNS`]: no such run was found. It is searched again only when at least this many blocks
+    /// are free, because the search reads the whole tree.
+    none_below: [u64; LARGE_RUNS.len()],
 }
 
 /// The context for a change of the free tree.
@@ -197,10 +208,9 @@ impl Space {
             free_tree,
             contradiction: None,
             free,
+            classes: [(); 2].map(|()| Class { leaves_for_arena: LEAVES_FOR_ARENA, ..Class::default() }),
             arenas: BTreeMap::new(),
             arena_order: VecDeque::new(),
-            arena_unused: 0,
-            unallocatable_unused: 0,
             current: Map::default(),
             slots: Map::default(),
             next_serial: 0,
@@ -216,12 +226,8 @@ impl Space {
             load: StreamLoad::default(),
             packed: (0, 0),
             reserves: Map::default(),
-            reserved_blocks: 0,
-            search_from: 0,
             longest: LongestRuns::default(),
-            leaves_for_arena: LEAVES_FOR_ARENA,
             part: Part::default(),
-            none_below: Default::default(),
             pvs,
             #[cfg(feature = "planted")]
             reuse_early: false,
@@ -239,32 +245,76 @@ impl Space {
         self.free
     }
 
-    /// Blocks that nothing uses.
+    fn class(&self, segment: SegmentType) -> &Class {
+        &self.classes[segment as usize]
+    }
+
+    fn class_mut(&mut self, segment: SegmentType) -> &mut Class {
+        &mut self.classes[segment as usize]
+    }
+
+    /// Unused blocks of all arenas.
+    fn arena_unused(&self) -> u64 {
+        self.classes.iter().map(|class| class.arena_unused).sum()
+    }
+
+    /// Blocks that nothing uses, for volumes of all types.
     pub fn free_blocks(&self) -> u64 {
-        self.free + self.arena_unused
+        self.free + self.arena_unused()
     }
 
-    /// Unused blocks that are allocatable (S6).
-    pub fn allocatable_blocks(&self) -> u64 {
-        self.allocatable_in_tree() + self.arena_unused.saturating_sub(self.unallocatable_unused)
+    /// Blocks that nothing uses, for volumes of this type.
+    pub fn free_for(&self, segment: SegmentType) -> u64 {
+        self.in_tree(segment) + self.class(segment).arena_unused
     }
 
-    /// Blocks in the free tree that are allocatable.
-    fn allocatable_in_tree(&self) -> u64 {
-        self.free.saturating_sub(self.pvs.unallocatable())
+    /// Blocks in the free tree for volumes of this type.
+    fn in_tree(&self, segment: SegmentType) -> u64 {
+        let mirrored = self.pvs.mirrored_free();
+        match segment {
+            SegmentType::Linear => self.free.saturating_sub(mirrored),
+            SegmentType::Raid1 => mirrored,
+        }
     }
 
-    /// Allocatable blocks that are not reserved.
+    /// Unused blocks for volumes of this type that are allocatable (S6).
+    pub fn allocatable_blocks(&self, segment: SegmentType) -> u64 {
+        let class = self.class(segment);
+        self.allocatable_in_tree(segment) + class.arena_unused.saturating_sub(class.unallocatable_unused)
+    }
+
+    /// Blocks in the free tree for volumes of this type that are allocatable.
+    fn allocatable_in_tree(&self, segment: SegmentType) -> u64 {
+        match segment {
+            SegmentType::Linear => self.in_tree(segment).saturating_sub(self.pvs.unallocatable()),
+            SegmentType::Raid1 => self.in_tree(segment),
+        }
+    }
+
+    /// Allocatable blocks that are not reserved, for linear volumes and for metadata.
     pub fn available(&self) -> u64 {
-        self.allocatable_blocks().saturating_sub(self.reserved_blocks())
+        self.available_for(SegmentType::Linear)
+    }
+
+    /// Allocatable blocks that are not reserved, for volumes of this type.
+    pub fn available_for(&self, segment: SegmentType) -> u64 {
+        self.allocatable_blocks(segment).saturating_sub(self.reserved_for(segment))
     }
 
     /// The number of unused blocks of the arena at `base` changes.
     fn count_unused(&mut self, base: u64, change: i64) {
-        self.arena_unused = self.arena_unused.saturating_add_signed(change);
-        if self.pvs.is_unallocatable(base) {
-            self.unallocatable_unused = self.unallocatable_unused.saturating_add_signed(change);
+        let is_unallocatable = self.pvs.is_unallocatable(base);
+        let class = self.class_mut(self.pvs.type_of(base));
+        class.arena_unused = class.arena_unused.saturating_add_signed(change);
+        if is_unallocatable {
+            class.unallocatable_unused = class.unallocatable_unused.saturating_add_signed(change);
         }
+    }
+
+    /// Runs that were not found may be there now.
+    fn forget_searches(&mut self) {
+        self.classes.iter_mut().for_each(|class| class.none_below = Default::default());
+        self.no_extent_below = 0;
     }
 
     /// Open arenas.

@@ -3,18 +3,19 @@
 use super::{AllocContext, Cut, Run, SEARCH_LEAVES, Space};
 use crate::disk::DiskError;
 use crate::map::{self, Fit, MapError};
-use crate::placement::PlacedRun;
+use crate::model::SegmentType;
+use crate::placement::Placement;
 use std::ops::Range;
 
 impl Space {
-    /// A physical volume joined. `runs` is the new placement.
-    pub fn add_pv(&mut self, runs: &[PlacedRun]) {
-        self.pvs.add(runs);
+    /// A physical volume joined.
+    pub fn add_pv(&mut self, placement: &Placement) {
+        self.pvs.add(placement);
     }
 
-    /// A physical volume grew. `runs` is the new placement.
-    pub fn place(&mut self, runs: &[PlacedRun]) {
-        self.pvs.place(runs);
+    /// A physical volume grew.
+    pub fn place(&mut self, placement: &Placement) {
+        self.pvs.place(placement);
     }
 
     /// Removes the end of a physical volume from free space for good. If some of it is in use, or needed for
@@ -25,7 +26,7 @@ impl Space {
         context: AllocContext<'_>,
         pv: usize,
         runs: &mut Vec<Run>,
-        rest: &[PlacedRun],
+        rest: &Placement,
     ) -> Result<Cut, MapError> {
         self.close_arenas(context)?;
         for (start, len) in runs.iter().copied() {
@@ -47,7 +48,7 @@ impl Space {
             runs.pop();
         }
         self.pvs.place(rest);
-        self.search_from = 0;
+        self.class_mut(SegmentType::Linear).search_from = 0;
         Ok(Cut::Done)
     }
 
@@ -101,7 +102,7 @@ impl Space {
         context: AllocContext<'_>,
         range: &Range<u64>,
         [from, to]: [usize; 2],
-        runs: &[PlacedRun],
+        placement: &Placement,
         commit: impl FnOnce() -> Result<bool, DiskError>,
     ) -> Result<Result<bool, DiskError>, MapError> {
         self.close_arenas(context)?;
@@ -110,10 +111,9 @@ impl Space {
             Ok(true) => {}
             otherwise => return Ok(otherwise),
         }
-        self.pvs.place(runs);
+        self.pvs.place(placement);
         self.pvs.moved(free, from, to);
-        self.none_below = Default::default();
-        self.no_extent_below = 0;
+        self.forget_searches();
         Ok(Ok(true))
     }
 
@@ -128,16 +128,16 @@ impl Space {
         // No arena may reach from allocatable blocks into others. Slots must not be in an arena that is not
         // allocatable.
         self.close_arenas(context)?;
-        let (before, open) = (self.pvs.clone(), self.allocatable_in_tree());
+        let (before, open) = (self.pvs.clone(), self.allocatable_in_tree(SegmentType::Linear));
         self.pvs.set_allocatable(pv, is_allocatable);
-        let too_few = self.reserved_blocks().saturating_sub(self.allocatable_in_tree());
-        if self.allocatable_in_tree() < open && too_few > 0 {
+        let too_few =
+            self.reserved_for(SegmentType::Linear).saturating_sub(self.allocatable_in_tree(SegmentType::Linear));
+        if self.allocatable_in_tree(SegmentType::Linear) < open && too_few > 0 {
             self.pvs = before;
             return Ok(Err(too_few));
         }
         // Places that had no space may have some now, and the other way round.
-        self.none_below = Default::default();
-        self.no_extent_below = 0;
+        self.forget_searches();
         Ok(Ok(()))
     }
 
@@ -162,7 +162,7 @@ impl Space {
         context: AllocContext<'_>,
         pv: usize,
         runs: &mut Vec<Run>,
-        rest: &[PlacedRun],
+        rest: &Placement,
     ) -> Result<bool, MapError> {
         if !self.is_pv_free(context, pv, runs.iter().map(|(_, len)| len).sum())? {
             return Ok(false);
@@ -172,7 +172,7 @@ impl Space {
             runs.pop();
         }
         self.pvs.remove(pv, rest);
-        self.search_from = 0;
+        self.class_mut(SegmentType::Linear).search_from = 0;
         Ok(true)
     }
 }

@@ -1,22 +1,29 @@
 //! Reservations: free blocks that only one volume or snapshot may take (S4).
 
-use super::{Account, AllocError, Reserve, Space};
+use super::{Account, AllocError, Reserve, Run, Space};
+use crate::model::SegmentType;
 use crate::planted;
 use crate::units::VolumeId;
 
 impl Space {
+    /// What is reserved for volumes of all types.
     pub fn reserved_blocks(&self) -> u64 {
-        self.reserved_blocks.max(0) as u64
+        self.reserved_for(SegmentType::Linear) + self.reserved_for(SegmentType::Raid1)
     }
 
-    /// Raises (or lowers) what is reserved for thick volumes.
-    pub fn reserve_blocks(&mut self, blocks: i64) {
-        self.reserved_blocks += blocks;
+    /// What is reserved for volumes of this type.
+    pub fn reserved_for(&self, segment: SegmentType) -> u64 {
+        self.class(segment).reserved_blocks.max(0) as u64
     }
 
-    /// Restarts the count of reservations: the unmapped blocks of thick volumes, and no reserves.
-    pub fn reset_reserved(&mut self, blocks: i64) {
-        self.reserved_blocks = blocks;
+    /// Raises (or lowers) what is reserved for thick volumes of this type.
+    pub fn reserve_blocks(&mut self, segment: SegmentType, blocks: i64) {
+        self.class_mut(segment).reserved_blocks += blocks;
+    }
+
+    /// Restarts the count of reservations: the unmapped blocks of thick volumes of each type, and no reserves.
+    pub fn reset_reserved(&mut self, blocks: [i64; 2]) {
+        self.classes.iter_mut().zip(blocks).for_each(|(class, blocks)| class.reserved_blocks = blocks);
         self.reserves.clear();
     }
 
@@ -24,12 +31,14 @@ impl Space {
     pub fn set_reserve(&mut self, snapshot: VolumeId, reserve: Option<Reserve>) {
         let before = match reserve {
             Some(reserve) => {
-                self.reserved_blocks += reserve.unused();
+                self.reserve_blocks(reserve.segment, reserve.unused());
                 self.reserves.insert(snapshot, reserve)
             }
             None => self.reserves.remove(&snapshot),
         };
-        self.reserved_blocks -= before.map_or(0, |r| r.unused());
+        if let Some(before) = before {
+            self.reserve_blocks(before.segment, -before.unused());
+        }
     }
 
     pub fn reserve(&self, snapshot: VolumeId) -> Option<Reserve> {
@@ -46,34 +55,35 @@ impl Space {
         if let Some(reserve) = self.reserves.get_mut(&snapshot) {
             let before = reserve.unused();
             reserve.used = reserve.used.saturating_add_signed(blocks);
-            self.reserved_blocks += reserve.unused() - before;
+            let (segment, change) = (reserve.segment, reserve.unused() - before);
+            self.reserve_blocks(segment, change);
         }
     }
 
-    pub(super) fn admit(&self, blocks: u64, account: Account) -> Result<(), AllocError> {
+    pub(super) fn admit(&self, segment: SegmentType, blocks: u64, account: Account) -> Result<(), AllocError> {
         let limit = match account {
-            Account::Open if planted::is("reserve_not_exclusive") => self.allocatable_blocks(),
-            Account::Open => self.available(),
-            Account::Thick => self.allocatable_blocks(),
+            Account::Open if planted::is("reserve_not_exclusive") => self.allocatable_blocks(segment),
+            Account::Open => self.available_for(segment),
+            Account::Thick => self.allocatable_blocks(segment),
             Account::Reserve(snapshot) => match self.reserves.get(&snapshot) {
                 Some(r) if r.used + blocks > r.blocks => return Err(AllocError::ReserveFull(snapshot)),
-                Some(_) => self.allocatable_blocks(),
-                None => self.available(),
+                Some(_) => self.allocatable_blocks(segment),
+                None => self.available_for(segment),
             },
         };
         if blocks > limit { Err(AllocError::Full) } else { Ok(()) }
     }
 
-    pub(super) fn settle(&mut self, blocks: i64, account: Account) {
+    pub(super) fn settle(&mut self, segment: SegmentType, blocks: i64, account: Account) {
         match account {
             Account::Open => {}
-            Account::Thick => self.reserved_blocks -= blocks,
+            Account::Thick => self.reserve_blocks(segment, -blocks),
             Account::Reserve(snapshot) => self.charge(snapshot, blocks),
         }
     }
 
     /// Undoes the accounting of allocated blocks that are freed in another way.
-    pub fn unsettle(&mut self, blocks: u64, account: Account) {
-        self.settle(-(blocks as i64), account);
+    pub fn unsettle(&mut self, run: Run, account: Account) {
+        self.settle(self.pvs.type_of(run.0), -(run.1 as i64), account);
     }
 }

@@ -6,6 +6,7 @@
 use super::longest_run::{CHUNK, ChunkSearch, LEAVES_FOR_ARENA, all_leaves, class};
 use super::{ARENA_BLOCKS, AllocContext, AllocError, LARGE_RUNS, Run, Space};
 use crate::map::{self, Extent, MapError};
+use crate::model::SegmentType;
 use crate::planted;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -24,39 +25,41 @@ enum ChunkResult {
 impl Space {
     /// A free run for an arena: a whole one if there is one, otherwise one of the largest class. `None`: nothing is
     /// free.
-    pub(super) fn find(&mut self, context: AllocContext<'_>) -> Result<Option<Run>, AllocError> {
+    pub(super) fn find(&mut self, context: AllocContext<'_>, segment: SegmentType) -> Result<Option<Run>, AllocError> {
         let some = |e: Extent| Some((e.key, u64::from(e.len).min(ARENA_BLOCKS)));
         for (class, min) in LARGE_RUNS.into_iter().enumerate() {
-            if self.allocatable_in_tree() < self.none_below[class] {
+            let free = self.allocatable_in_tree(segment);
+            if free < self.class(segment).none_below[class] {
                 continue;
             }
             // The remaining limit stays while nodes are read.
-            let mut leaves = self.leaves_for_arena;
-            let found = self.search(context, min, self.search_from, &mut leaves);
-            self.leaves_for_arena = leaves;
+            let mut leaves = self.class(segment).leaves_for_arena;
+            let found = self.search(context, segment, min, &mut leaves);
+            let own = self.class_mut(segment);
+            own.leaves_for_arena = leaves;
             if let Some(e) = found? {
-                self.leaves_for_arena = LEAVES_FOR_ARENA;
+                self.class_mut(segment).leaves_for_arena = LEAVES_FOR_ARENA;
                 return Ok(some(e));
             }
             if leaves > 0 {
-                self.none_below[class] = self.allocatable_in_tree() + ARENA_BLOCKS;
+                self.class_mut(segment).none_below[class] = free + ARENA_BLOCKS;
             }
         }
-        let found = self.search(context, 1, self.search_from, &mut all_leaves())?;
-        self.leaves_for_arena = LEAVES_FOR_ARENA;
+        let found = self.search(context, segment, 1, &mut all_leaves())?;
+        self.class_mut(segment).leaves_for_arena = LEAVES_FOR_ARENA;
         Ok(found.and_then(some))
     }
 
-    /// The first free extent of at least `min` blocks from `from` on, then from the start.
+    /// The first free extent of at least `min` blocks behind the last arena, then from the start.
     pub(super) fn search(
         &mut self,
         context: AllocContext<'_>,
+        segment: SegmentType,
         min: u64,
-        from: u64,
         leaves: &mut usize,
     ) -> Result<Option<Extent>, MapError> {
-        for from in [from, 0] {
-            let found = self.search_in(context, min, from..u64::MAX, leaves)?;
+        for from in [self.class(segment).search_from, 0] {
+            let found = self.search_in(context, segment, min, from..u64::MAX, leaves)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -70,12 +73,13 @@ impl Space {
     pub(super) fn search_places(
         &mut self,
         context: AllocContext<'_>,
+        segment: SegmentType,
         min: u64,
         places: &[Range<u64>],
     ) -> Result<Option<Extent>, MapError> {
         let mut leaves = if planted::is("search_not_divided") { all_leaves() } else { self.part.leaves() };
         for place in places {
-            let found = self.search_in(context, min, place.clone(), &mut leaves)?;
+            let found = self.search_in(context, segment, min, place.clone(), &mut leaves)?;
             if found.is_some() {
                 self.part.done();
                 return Ok(found);
@@ -94,13 +98,14 @@ impl Space {
     pub(super) fn search_in(
         &mut self,
         context: AllocContext<'_>,
+        segment: SegmentType,
         min: u64,
         place: Range<u64>,
         leaves: &mut usize,
     ) -> Result<Option<Extent>, MapError> {
         let least = u32::try_from(min).unwrap_or(u32::MAX);
         let mut at = place.start;
-        while let Some(open) = self.allocatable_from(at) {
+        while let Some(open) = self.allocatable_from(segment, at) {
             let end = open.end.min(place.end);
             at = at.max(open.start);
             if at >= end {

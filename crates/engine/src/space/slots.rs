@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::runs::push_run;
 use super::{ARENA_BLOCKS, Account, AllocContext, AllocError, MAX_ARENAS, MAX_SLOTS, Run, Runs, Space};
 use crate::map::MapError;
+use crate::model::SegmentType;
 use crate::planted;
 use crate::units::VolumeId;
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ impl Space {
     pub fn alloc(
         &mut self,
         context: AllocContext<'_>,
-        volume: VolumeId,
+        (volume, segment): (VolumeId, SegmentType),
         chunk: u64,
         (mut at, len): Run,
         account: Account,
@@ -22,15 +23,15 @@ impl Space {
     ) -> Result<(), AllocError> {
         #[cfg(feature = "planted")]
         self.reuse_now(context)?;
-        self.admit(len, account)?;
+        self.admit(segment, len, account)?;
         let before = out.len();
         let end = at + len;
         while at < end {
             let want = (chunk - at % chunk).min(end - at);
             let got = if want == chunk {
-                self.carve(context, volume, (end - at) / chunk * chunk)
+                self.carve(context, (volume, segment), (end - at) / chunk * chunk)
             } else {
-                self.take_slot(context, volume, chunk, at, want)
+                self.take_slot(context, (volume, segment), chunk, at, want)
             };
             match got {
                 Ok(run) => {
@@ -44,7 +45,7 @@ impl Space {
                 }
             }
         }
-        self.settle(len as i64, account);
+        self.settle(segment, len as i64, account);
         Ok(())
     }
 
@@ -52,7 +53,7 @@ impl Space {
     pub fn unalloc(&mut self, runs: &[Run], account: Account) {
         for run in runs {
             self.unset(*run);
-            self.settle(-(run.1 as i64), account);
+            self.unsettle(*run, account);
         }
     }
 
@@ -87,7 +88,7 @@ impl Space {
     fn take_slot(
         &mut self,
         context: AllocContext<'_>,
-        volume: VolumeId,
+        (volume, segment): (VolumeId, SegmentType),
         chunk: u64,
         at: u64,
         want: u64,
@@ -99,10 +100,10 @@ impl Space {
         {
             return Ok(run);
         }
-        let base = self.open_arena(context, volume, chunk)?;
+        let base = self.open_arena(context, (volume, segment), chunk)?;
         let arena = self.arenas.get_mut(&base).expect("it was just opened");
         if arena.len - arena.cursor < chunk {
-            return self.carve(context, volume, want);
+            return self.carve(context, (volume, segment), want);
         }
         let slot = base + arena.cursor;
         arena.cursor += chunk;
@@ -130,7 +131,12 @@ impl Space {
     }
 
     /// Up to `want` contiguous blocks from the volume's arena, outside of slots.
-    fn carve(&mut self, context: AllocContext<'_>, volume: VolumeId, want: u64) -> Result<Run, AllocError> {
+    fn carve(
+        &mut self,
+        context: AllocContext<'_>,
+        volume: (VolumeId, SegmentType),
+        want: u64,
+    ) -> Result<Run, AllocError> {
         let base = self.open_arena(context, volume, 1)?;
         let arena = self.arenas.get_mut(&base).expect("it was just opened");
         let start = base + arena.cursor;
@@ -141,7 +147,12 @@ impl Space {
 
     /// The volume's arena with room for `room` blocks beyond its cursor, if any arena has that; otherwise one with room
     /// for at least one block.
-    fn open_arena(&mut self, context: AllocContext<'_>, volume: VolumeId, room: u64) -> Result<u64, AllocError> {
+    fn open_arena(
+        &mut self,
+        context: AllocContext<'_>,
+        (volume, segment): (VolumeId, SegmentType),
+        room: u64,
+    ) -> Result<u64, AllocError> {
         if let Some(base) = self.current.get(&volume)
             && let Some(arena) = self.arenas.get(base)
             && arena.len - arena.cursor >= room.max(1)
@@ -152,7 +163,7 @@ impl Space {
             self.close_oldest(context)?;
         }
         let run = loop {
-            if let Some(run) = self.find(context)? {
+            if let Some(run) = self.find(context, segment)? {
                 break run;
             }
             // Only slots have blocks left: take them back, the oldest first (rule R10).
@@ -161,12 +172,13 @@ impl Space {
             }
             self.close_oldest(context)?;
         };
-        if run.0 < self.search_from && run.1 == ARENA_BLOCKS {
+        let is_linear = segment == SegmentType::Linear;
+        if is_linear && run.0 < self.class(segment).search_from && run.1 == ARENA_BLOCKS {
             // Arenas begin at the front again: there may be extents behind this one.
             self.no_extent_below = 0;
         }
-        let in_pieces = self.arena_unused + self.scattered + run.1;
-        let may_grow = run.1 == ARENA_BLOCKS && self.allocatable_in_tree() >= self.no_extent_below;
+        let in_pieces = self.arena_unused() + self.scattered + run.1;
+        let may_grow = run.1 == ARENA_BLOCKS && self.allocatable_in_tree(SegmentType::Linear) >= self.no_extent_below;
         self.wants_metadata |= may_grow && !context.meta.lock().is_enough_for(in_pieces);
         self.take_run(context, run)?;
         let arena = Arena { serial: self.serial(), len: run.1, used: [0; 16], unused: run.1, cursor: 0 };
@@ -176,7 +188,7 @@ impl Space {
         self.sweep_order();
         self.update_load();
         self.current.insert(volume, run.0);
-        self.search_from = run.0 + run.1;
+        self.class_mut(segment).search_from = run.0 + run.1;
         Ok(run.0)
     }
 
@@ -253,8 +265,7 @@ impl Space {
         self.arena_order.clear();
         self.slots.clear();
         self.current.clear();
-        self.none_below = Default::default();
-        self.no_extent_below = 0;
+        self.forget_searches();
         Ok(())
     }
 

@@ -19,7 +19,9 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(blocks, 0)]));
     space.add_free(context, (0, blocks)).unwrap();
     for at in 0..blocks {
-        space.alloc(context, VolumeId(1), CHUNK, (at, 1), Account::Open, &mut Runs::new()).unwrap();
+        space
+            .alloc(context, (VolumeId(1), SegmentType::Linear), CHUNK, (at, 1), Account::Open, &mut Runs::new())
+            .unwrap();
         assert!(space.slots.len() <= MAX_SLOTS + 1, "S5");
     }
     // The same blocks again and again: arenas are opened and closed.
@@ -29,7 +31,9 @@ fn what_is_kept_of_arenas_and_slots_is_bounded_however_much_is_written() {
         space.begin_commit();
         while !space.finish_commit(context).unwrap() {}
         let mut taken = Runs::new();
-        space.alloc(context, VolumeId(2), 1, (0, ARENA_BLOCKS), Account::Open, &mut taken).unwrap();
+        space
+            .alloc(context, (VolumeId(2), SegmentType::Linear), 1, (0, ARENA_BLOCKS), Account::Open, &mut taken)
+            .unwrap();
         assert_eq!(taken[..], [(0, ARENA_BLOCKS)]);
         assert!(space.arena_order.len() <= 2 * MAX_ARENAS + 1);
     }
@@ -115,12 +119,14 @@ fn searches_find_the_first_fit_of_all_leaves() {
             let place = from..if below(2) == 0 { u64::MAX } else { from + below(BLOCKS) };
             // A search that is limited to a few leaves leaves an unfinished search of a chunk.
             let hurried = u64::from(min) << below(3);
-            space.search_in(context, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
+            space.search_in(context, SegmentType::Linear, hurried, 0..u64::MAX, &mut (below(4) as usize)).unwrap();
             if below(2) == 0 {
                 continue;
             }
             let wanted = found_in_all_leaves(&space, context, min, &place);
-            let found = space.search_in(context, u64::from(min), place.clone(), &mut all_leaves()).unwrap();
+            let found = space
+                .search_in(context, SegmentType::Linear, u64::from(min), place.clone(), &mut all_leaves())
+                .unwrap();
             assert_eq!(found, wanted, "seed {seed}, round {round}: {min} blocks in {place:?}");
         }
     }
@@ -138,7 +144,7 @@ fn an_unfinished_search_counts_freed_runs() {
         space.take_run(context, (block, 1)).unwrap();
     }
     let search = |space: &mut Space, min, mut leaves| {
-        let found = space.search_in(context, min, 0..u64::MAX, &mut leaves).unwrap();
+        let found = space.search_in(context, SegmentType::Linear, min, 0..u64::MAX, &mut leaves).unwrap();
         found.map(|e| (e.key, e.len))
     };
     assert_eq!(search(&mut space, 2, 2), None);
@@ -166,7 +172,9 @@ fn a_slot_ends_with_its_arena() {
     space.add_free(context, (0, 2 * CHUNK)).unwrap();
     let alloc = |space: &mut Space, volume, chunk, run| {
         let mut taken = Runs::new();
-        space.alloc(context, VolumeId(volume), chunk, run, Account::Open, &mut taken).map(|()| taken.to_vec())
+        space
+            .alloc(context, (VolumeId(volume), SegmentType::Linear), chunk, run, Account::Open, &mut taken)
+            .map(|()| taken.to_vec())
     };
     for run in [(0, 1), (4, 1), (1, 3), (5, 3)] {
         alloc(&mut space, 1, CHUNK, run).unwrap();
@@ -195,8 +203,10 @@ fn reserved_blocks_go_to_no_other_volume() {
     let context = AllocContext { cache: &cache, meta: &meta, generation: 1, keep: 0 };
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(16, 0)]));
     space.add_free(context, (0, 16)).unwrap();
-    space.reserve_blocks(10);
-    let mut alloc = |volume, run, account| space.alloc(context, VolumeId(volume), 1, run, account, &mut Runs::new());
+    space.reserve_blocks(SegmentType::Linear, 10);
+    let mut alloc = |volume, run, account| {
+        space.alloc(context, (VolumeId(volume), SegmentType::Linear), 1, run, account, &mut Runs::new())
+    };
     assert_eq!(alloc(1, (0, 7), Account::Open), Err(AllocError::Full), "S4");
     assert_eq!(alloc(1, (0, 6), Account::Open), Ok(()));
     assert_eq!(alloc(2, (0, 10), Account::Thick), Ok(()), "S4");
@@ -226,7 +236,9 @@ fn metadata_is_asked_for_while_there_are_whole_extents() {
     let mut space = Space::new(Tree::default(), 0, pvs::Pvs::in_a_row(&[(1 << 20, 0)]));
     space.add_free(context, (0, 1 << 20)).unwrap();
     let is_asked = (1..1000).find(|volume| {
-        space.alloc(context, VolumeId(*volume), 1, (0, 1), Account::Open, &mut Runs::new()).unwrap();
+        space
+            .alloc(context, (VolumeId(*volume), SegmentType::Linear), 1, (0, 1), Account::Open, &mut Runs::new())
+            .unwrap();
         space.take_metadata_request()
     });
     let nodes = meta.lock().free_beyond_reserve();
@@ -265,7 +277,7 @@ fn large_runs_are_searched_in_parts() {
     let mut space = scattered(context, 4);
     let mut parts = 0;
     let runs = loop {
-        match space.alloc_large(context, 100, &[]) {
+        match space.alloc_large(context, SegmentType::Linear, 100, &[]) {
             Err(MapError::Again) => parts += 1,
             outcome => break outcome.unwrap().unwrap(),
         }

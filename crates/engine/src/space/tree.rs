@@ -3,25 +3,30 @@
 use super::metadata::MetaSpace;
 use super::{ARENA_BLOCKS, AllocContext, Run, SEARCH_LEAVES, Space};
 use crate::map::{self, Extent, Fit, MapError, NodeCache, NodeOwner, NodeRef};
+use crate::model::SegmentType;
 use crate::units::{Epoch, MetaBlock};
 use std::ops::Range;
 
 impl Space {
-    /// The first allocatable range at or after `at` (S6).
-    pub(super) fn allocatable_from(&self, at: u64) -> Option<Range<u64>> {
+    /// The first range at or after `at` that is allocatable for volumes of this type (S6, S7).
+    pub(super) fn allocatable_from(&self, segment: SegmentType, at: u64) -> Option<Range<u64>> {
         #[cfg(feature = "planted")]
         if self.take_unallocatable {
             return Some(at..u64::MAX);
         }
-        self.pvs.allocatable().iter().find(|open| open.end > at).cloned()
+        self.pvs.allocatable(segment).iter().find(|open| open.end > at).cloned()
     }
 
-    /// Free allocatable blocks in the first leaves of `place`, and where the uncounted rest begins (none: all were
+    /// Free allocatable blocks that are not mirrored in the first leaves of `place`, and where the uncounted rest begins (none: all were
     /// counted). Without arenas.
     pub fn count_free(&self, context: AllocContext<'_>, place: &Range<u64>) -> Result<(u64, Option<u64>), MapError> {
         let (mut at, mut free) = (place.start, 0);
         let open = |e: &Extent| -> u64 {
-            let parts = self.pvs.allocatable().iter().filter_map(|open| e.cut(open.start, open.end.min(place.end)));
+            let parts = self
+                .pvs
+                .allocatable(SegmentType::Linear)
+                .iter()
+                .filter_map(|open| e.cut(open.start, open.end.min(place.end)));
             parts.map(|part| u64::from(part.len)).sum()
         };
         for _ in 0..COUNTED_TOGETHER {

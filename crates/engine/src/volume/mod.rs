@@ -20,7 +20,7 @@ mod write;
 use crate::core::Core;
 use crate::disk::Segments;
 use crate::error::{Error, Result};
-use crate::model::PvFlags;
+use crate::model::{PvFlags, SegmentType};
 use crate::units::{BLOCK_SIZE, SECTOR_SIZE, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use state::State;
@@ -45,6 +45,11 @@ impl Volume {
 
     pub fn id(&self) -> VolumeId {
         self.id
+    }
+
+    /// Which blocks it takes.
+    pub fn segment(&self) -> SegmentType {
+        self.state.lock().meta.segment
     }
 
     pub fn size_bytes(&self) -> u64 {

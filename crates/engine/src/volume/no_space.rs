@@ -5,7 +5,7 @@ use super::plan::MapPlan;
 use crate::core::{Core, ROOM_PAUSE};
 use crate::disk::DiskError;
 use crate::error::{Error, Result};
-use crate::model::{FullPolicy, is_being_received};
+use crate::model::{FullPolicy, SegmentType, is_being_received};
 use crate::planted;
 use crate::space::metadata::Admission;
 use crate::space::no_space_timeout::{Full, Verdict};
@@ -60,7 +60,7 @@ impl Volume {
                         Ok(())
                     }
                     // Removal in progress frees metadata, too.
-                    Admission::Refused if group.clone().wait_for_space().await? => Ok(()),
+                    Admission::Refused if group.clone().wait_for_space(SegmentType::Linear).await? => Ok(()),
                     Admission::Refused => self.out_of_space(turn, None).await,
                 }
             }
@@ -69,7 +69,7 @@ impl Volume {
                 let turn = self.core.space_event.turn();
                 let free = self.core.meta.lock().free();
                 self.core.metadata_room().await?;
-                if self.core.meta.lock().free() > free || group.clone().wait_for_space().await? {
+                if self.core.meta.lock().free() > free || group.clone().wait_for_space(SegmentType::Linear).await? {
                     return Ok(());
                 }
                 self.out_of_space(turn, None).await
@@ -88,14 +88,14 @@ impl Volume {
                     self.core.space_event.changed(turn).await;
                     return Ok(());
                 }
-                match group.clone().wait_for_space().await? {
+                match group.clone().wait_for_space(self.segment()).await? {
                     true => Ok(()),
                     false => self.out_of_space(turn, Some(pool)).await,
                 }
             }
             AllocError::Full => {
                 let turn = self.core.space_event.turn();
-                match group.clone().wait_for_space().await? {
+                match group.clone().wait_for_space(self.segment()).await? {
                     true => Ok(()),
                     false => self.out_of_space(turn, None).await,
                 }
@@ -152,7 +152,7 @@ impl Volume {
         // Other volumes free blocks all the time. That alone must not delay the policy for ever.
         if *tries < TRIES_FOR_ROOM || group.is_removing() {
             *tries += 1;
-            if group.clone().wait_for_space().await? {
+            if group.clone().wait_for_space(self.segment()).await? {
                 return Ok(());
             }
         }

@@ -238,7 +238,7 @@ impl Volume {
                     let mut runs = Runs::new();
                     let taken = space.alloc(
                         self.core.alloc_context(),
-                        self.id,
+                        (self.id, state.meta.segment),
                         chunk,
                         (piece.start, blocks),
                         account,

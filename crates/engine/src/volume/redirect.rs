@@ -148,7 +148,7 @@ impl Volume {
         for (run, account) in &plan.accounts {
             // Not free at once: a record may name these blocks until the next checkpoint.
             space.free_later(*run);
-            space.unsettle(run.1, *account);
+            space.unsettle(*run, *account);
         }
         state.in_flight.iter_mut().filter(|op| op.id == plan.op).for_each(|op| op.allocated.clear());
     }

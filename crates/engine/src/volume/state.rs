@@ -419,6 +419,6 @@ pub fn apply_place(core: &Core, state: &mut State, at: LvBlock, run: Run) -> Res
 fn settle_shortfall(core: &Core, state: &State, before: i64) {
     let change = state.shortfall() - before;
     if change != 0 {
-        core.space.lock().reserve_blocks(change);
+        core.space.lock().reserve_blocks(state.meta.segment, change);
     }
 }

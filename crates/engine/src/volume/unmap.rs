@@ -9,7 +9,7 @@ use crate::format::journal::Record;
 use crate::format::node::UNWRITTEN;
 use crate::journal::Pressure;
 use crate::map::{self, Extents, MapError};
-use crate::model::is_bookmark;
+use crate::model::{SegmentType, is_bookmark};
 use crate::space::Run;
 use crate::space::metadata::{NODES_FOR_WRITE, RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{BLOCK_SIZE, LvBlock};
@@ -59,7 +59,7 @@ impl Volume {
                 // A smaller part takes fewer nodes.
                 Err(Error::NoSpace { .. }) if together > MIN_UNMAPPED => together /= 8,
                 // What is being removed gives back metadata, too.
-                Err(Error::NoSpace { .. }) if self.core.space_finder()?.wait_for_space().await? => {}
+                Err(Error::NoSpace { .. }) if self.core.space_finder()?.wait_for_space(SegmentType::Linear).await? => {}
                 outcome => at = outcome?,
             }
         }

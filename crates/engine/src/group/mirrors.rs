@@ -1,0 +1,360 @@
+//! Mirrored extents: runs of two extents on two physical volumes with one number (zones with two legs). Mirrored
+//! volumes take their blocks there. [`legs`](crate::legs) keeps both legs the same.
+//!
+//! * MZ1 A zone is made of extents that are free in a durable checkpoint, while checkpoints are held. Its numbers are
+//!   free from the checkpoint on whose superblock names it. So after a crash both extents are either free at their own
+//!   numbers, or free as one mirrored number.
+//! * MZ2 A zone is dissolved in the same way, when all of its blocks are free.
+//! * MZ3 No zone is made while a physical volume is out: it would have one leg, and nobody would notice.
+//!
+//! Zones are made when a volume is created or grows, and in the background before redirected writes need them.
+
+use super::Group;
+use super::moves::ZONES_KEPT;
+use crate::core::Throttle;
+use crate::disk::{DiskError, PvIndex};
+use crate::error::{Error, Result};
+use crate::format::superblock::GroupRoot;
+use crate::format::zones::MAX_ZONES;
+use crate::journal::JournalOwner;
+use crate::legs::{LARGEST_MIRRORED, LegsOwner, RunReport};
+use crate::model::{NewVolume, PvExtents, PvFlags, SegmentType};
+use crate::placement::{MirroredPair, Placement};
+use crate::space::Run;
+use crate::units::{BLOCK_SIZE, VolumeId};
+use crate::volume::Volume;
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// When less than this is free for mirrored volumes, in extents, zones are made in the background ...
+const GROW_BELOW: u64 = 16;
+/// ... of this many.
+const GROW_BY: u64 = 64;
+/// Free mirrored extents that stay when volumes were removed.
+const KEPT: u64 = 2 * GROW_BY;
+
+/// The state of a group's mirrors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorInfo {
+    /// Mirrored extents. Each has two legs.
+    pub extents: u64,
+    /// Of these, extents of which nothing is used.
+    pub free_extents: u64,
+    /// Extents that have only one leg, because the physical volume of the other one was removed.
+    pub single: u64,
+    /// Bytes of regions whose legs may differ, and that are being made equal.
+    pub unsynced: u64,
+    /// The bytes of all mirrored extents.
+    pub bytes: u64,
+    pub runs: Vec<RunReport>,
+}
+
+impl LegsOwner for Group {
+    /// MB9: the next process goes on without the disk, if the group can.
+    fn leg_failed(&self, error: DiskError) {
+        if self.can_continue_without(error.pv) {
+            self.core.journal.stop(Error::DiskLost(error));
+        }
+    }
+
+    fn wake(&self) {
+        self.mirrors_wanted.store(true, Ordering::Release);
+        self.background.notify();
+    }
+}
+
+impl Group {
+    /// A step of the background work on mirrors: makes legs equal, and makes zones ahead of their need.
+    pub(super) async fn mirrors_some(self: &Arc<Self>) {
+        self.mirrors_wanted.store(false, Ordering::Release);
+        let mut throttle = Throttle::default();
+        match self.core.members.legs().work().await {
+            Ok(true) => {
+                self.mirrors_wanted.store(true, Ordering::Release);
+                self.core.throttle(&mut throttle).await;
+            }
+            // A disk that fails is reported to `leg_failed`.
+            Ok(false) | Err(_) => {
+                self.note_caught_up().await;
+                if self.is_short_of_mirrored() && self.out().is_empty() && !self.is_moving() {
+                    // Best effort: a write that finds no space tries again, and gets the error.
+                    let _ = self.make_zones_ahead().await;
+                }
+            }
+        }
+    }
+
+    /// Physical volumes that returned, and have both legs of everything now, count as all others from here on.
+    async fn note_caught_up(&self) {
+        let legs = self.core.members.legs();
+        let behind = PvFlags(self.root.lock().written.behind);
+        for pv in behind.iter().map(|pv| PvIndex(pv as u16)).filter(|pv| legs.is_caught_up(*pv)) {
+            let _hold = self.hold_checkpoints().await;
+            let is_caught_up = |root: &mut GroupRoot| {
+                root.behind &= !(1 << pv.0);
+                root.behind_longer &= root.behind;
+            };
+            if self.repeat_superblocks_held(is_caught_up).await.is_ok() {
+                legs.caught_up(pv);
+            }
+        }
+    }
+
+    /// Creates a mirrored volume: each of its blocks is on two physical volumes, of these if there are any.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: there are too few free extents on two physical volumes.
+    pub async fn create_mirrored(self: &Arc<Self>, spec: NewVolume, on: &[PvExtents]) -> Result<VolumeId> {
+        if self.core.placement().pvs.len() < 2 {
+            return Err(Error::Invalid("a mirror needs two physical volumes".into()));
+        }
+        self.check_new(&spec, &[])?;
+        self.create_as(&spec, SegmentType::Raid1, on).await
+    }
+
+    /// Space was missing for a new volume or for one that grows. False: there is none.
+    pub(super) async fn room_for_volume(
+        self: &Arc<Self>,
+        segment: SegmentType,
+        lacking: u64,
+        on: &[PvExtents],
+    ) -> Result<bool> {
+        if segment == SegmentType::Raid1 {
+            let extents = lacking.div_ceil(self.core.placement().extent_blocks);
+            if self.make_zones(extents, on).await? >= extents {
+                return Ok(true);
+            }
+        }
+        self.more_space_for(segment).await
+    }
+
+    /// A volume of this type has too little space. True: the other type gave some.
+    pub(super) async fn change_mirrored_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
+        if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
+            return Ok(false);
+        }
+        match segment {
+            SegmentType::Linear => Ok(self.dissolve_zones().await? > 0),
+            SegmentType::Raid1 if self.is_short_of_mirrored() => self.make_zones_ahead().await,
+            SegmentType::Raid1 => Ok(false),
+        }
+    }
+
+    fn has_mirrored(&self) -> bool {
+        let placement = self.core.placement();
+        placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start))
+    }
+
+    /// The state of the mirrors.
+    pub fn mirror_info(&self) -> MirrorInfo {
+        let placement = self.core.placement();
+        let mirrored = placement.runs().iter().filter(|run| placement.is_mirrored(run.start));
+        let extents = |blocks: u64| blocks / placement.extent_blocks;
+        let (mut all, mut single) = (0, 0);
+        for run in mirrored {
+            all += run.end - run.start;
+            single += if run.second.is_none() { run.end - run.start } else { 0 };
+        }
+        let runs = self.core.members.legs().report();
+        MirrorInfo {
+            extents: extents(all),
+            free_extents: extents(self.core.space.lock().available_for(SegmentType::Raid1)),
+            single: extents(single),
+            unsynced: runs.iter().map(|run| run.unsure_bytes).sum(),
+            bytes: all * BLOCK_SIZE,
+            runs,
+        }
+    }
+
+    /// Whether more mirrored extents will be needed soon.
+    pub(super) fn is_short_of_mirrored(&self) -> bool {
+        let placement = self.core.placement();
+        self.has_mirrored()
+            && self.core.space.lock().available_for(SegmentType::Raid1) < GROW_BELOW * placement.extent_blocks
+    }
+
+    /// Makes mirrored extents before they are needed. False: none could be made.
+    pub(super) async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
+        Ok(self.make_zones(GROW_BY, &[]).await? > 0)
+    }
+
+    /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
+    async fn make_zones(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
+        self.may_change()?;
+        self.core.require_all_pvs()?;
+        self.check_no_move()?;
+        let hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        let mut pairs: Vec<MirroredPair> = Vec::new();
+        let outcome = self.take_pairs(extents, on, &mut pairs).await;
+        let (new, numbers) = self.core.placement().with_mirrored(&pairs);
+        let new = Arc::new(new);
+        let is_full = new.zones().len() > MAX_ZONES - ZONES_KEPT;
+        if outcome.is_err() || is_full || pairs.is_empty() {
+            pairs.iter().flat_map(MirroredPair::runs).for_each(|run| self.give_back(run));
+            outcome?;
+            return match is_full {
+                true => Err(Error::Invalid("the table of mirrored extents is full".into())),
+                false => Ok(0),
+            };
+        }
+        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        self.change_zones_of_mirrors(&new, numbers);
+        drop(hold);
+        self.checkpoint().await?;
+        Ok(pairs.iter().map(|pair| pair.blocks).sum::<u64>() / new.extent_blocks)
+    }
+
+    /// From now on blocks lie there. The checkpoint that names this table frees the new numbers.
+    fn change_zones_of_mirrors(&self, new: &Arc<Placement>, freed: Vec<Range<u64>>) {
+        let _gate = self.core.gate.read();
+        let catalog = self.catalog.read();
+        {
+            let mut space = self.core.space.lock();
+            space.place(new);
+            freed.into_iter().for_each(|range| space.free_later((range.start, range.end - range.start)));
+        }
+        self.apply_placement(&catalog, new);
+    }
+
+    /// Takes pairs of free extents on two physical volumes, those with most free extents first.
+    async fn take_pairs(&self, extents: u64, on: &[PvExtents], pairs: &mut Vec<MirroredPair>) -> Result<()> {
+        let mut left = extents;
+        while left > 0 {
+            let Some(pair) = self.take_pair_of_extents(left, on).await? else { return Ok(()) };
+            left -= pair.blocks / self.core.placement().extent_blocks;
+            pairs.push(pair);
+        }
+        Ok(())
+    }
+
+    async fn take_pair_of_extents(&self, most: u64, on: &[PvExtents]) -> Result<Option<MirroredPair>> {
+        let mut places = self.places_for_legs(on)?;
+        while places.len() >= 2 {
+            let Some(first) = self.take_extents_in(most, &places[0]).await? else {
+                places.remove(0);
+                continue;
+            };
+            let extents = first.1 / self.core.placement().extent_blocks;
+            for other in &places[1..] {
+                let second = match self.take_extents_in(extents, other).await {
+                    Ok(Some(second)) => second,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        self.give_back(first.0..first.0 + first.1);
+                        return Err(error);
+                    }
+                };
+                let blocks = second.1;
+                if blocks < first.1 {
+                    self.give_back(first.0 + blocks..first.0 + first.1);
+                }
+                return Ok(Some(MirroredPair { first: first.0, second: second.0, blocks }));
+            }
+            self.give_back(first.0..first.0 + first.1);
+            return Ok(None);
+        }
+        Ok(None)
+    }
+
+    /// The places on each physical volume where legs may lie, those of the volume with most free blocks first.
+    fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<Vec<Range<u64>>>> {
+        let placement = self.core.placement();
+        let wanted = self.places_on(on)?;
+        let free: Vec<u64> = self.core.space.lock().pvs().free().collect();
+        let highest = LARGEST_MIRRORED / BLOCK_SIZE;
+        let mut places: Vec<(u64, Vec<Range<u64>>)> = Vec::new();
+        for (index, free) in (0..).zip(free) {
+            let plain = placement.runs().iter().filter(|run| run.pv == index && !placement.is_mirrored(run.start));
+            let near = plain.filter(|run| run.at < highest);
+            let near = near.map(|run| run.start..run.end.min(run.start + (highest - run.at)));
+            let within = |range: Range<u64>| -> Vec<Range<u64>> {
+                match wanted.is_empty() {
+                    true => vec![range],
+                    false => wanted
+                        .iter()
+                        .map(|place| range.start.max(place.start)..range.end.min(place.end))
+                        .filter(|part| part.start < part.end)
+                        .collect(),
+                }
+            };
+            let own: Vec<Range<u64>> = near.flat_map(within).collect();
+            if free > 0 && !own.is_empty() {
+                places.push((free, own));
+            }
+        }
+        places.sort_by_key(|(free, _)| Reverse(*free));
+        Ok(places.into_iter().map(|(_, places)| places).collect())
+    }
+
+    async fn take_extents_in(&self, most: u64, places: &[Range<u64>]) -> Result<Option<Run>> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let take = || {
+            let _gate = self.core.gate.read();
+            self.core.space.lock().take_extents(self.core.alloc_context(), most, extent_blocks, places)
+        };
+        self.core.with_nodes_privileged(take).await
+    }
+
+    /// These extents were not used.
+    fn give_back(&self, range: Range<u64>) {
+        let _gate = self.core.gate.read();
+        self.free_runs(&[(range.start, range.end - range.start)]);
+    }
+
+    /// Dissolves mirrored extents of which nothing is used, but for some (MZ2). Returns how many.
+    pub(super) async fn dissolve_zones(self: &Arc<Self>) -> Result<u64> {
+        let placement = self.core.placement();
+        let is_raid1 = |volume: &Arc<Volume>| volume.state.lock().meta.segment == SegmentType::Raid1;
+        let is_needed = self.catalog.read().volumes.values().any(is_raid1);
+        let kept = if is_needed { KEPT * placement.extent_blocks } else { 0 };
+        if self.core.space.lock().available_for(SegmentType::Raid1) <= kept || self.check_no_move().is_err() {
+            return Ok(0);
+        }
+        // Freed blocks are usable, and no discard is in flight.
+        let hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        let mut taken = Vec::new();
+        let outcome = self.take_mirrored(kept, &mut taken).await;
+        if outcome.is_err() || taken.is_empty() {
+            taken.iter().for_each(|(start, len)| self.give_back(*start..start + len));
+            return outcome.map(|()| 0);
+        }
+        taken.sort_unstable();
+        let numbers: Vec<Range<u64>> = taken.iter().map(|(start, len)| *start..start + len).collect();
+        let (new, given) = self.core.placement().without_mirrored(&numbers);
+        let new = Arc::new(new);
+        // No request to the freed blocks is in flight: they were free in a durable checkpoint.
+        self.change_zones_of_mirrors(&new, given);
+        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        drop(hold);
+        self.checkpoint().await?;
+        Ok(numbers.iter().map(|range| range.end - range.start).sum::<u64>() / new.extent_blocks)
+    }
+
+    async fn take_mirrored(&self, kept: u64, taken: &mut Vec<Run>) -> Result<()> {
+        let placement = self.core.placement();
+        let mirrored: Vec<_> =
+            placement.runs().iter().filter(|run| placement.is_mirrored(run.start)).copied().collect();
+        for run in mirrored.into_iter().rev() {
+            let mut at = run.start;
+            loop {
+                let take = || {
+                    let _gate = self.core.gate.read();
+                    self.core.space.lock().take_mirrored(
+                        self.core.alloc_context(),
+                        at..run.end,
+                        placement.extent_blocks,
+                        kept,
+                    )
+                };
+                let Some(found) = self.core.with_nodes_privileged(take).await? else { break };
+                at = found.0 + found.1;
+                taken.push(found);
+            }
+        }
+        Ok(())
+    }
+}
