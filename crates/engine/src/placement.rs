@@ -280,6 +280,29 @@ impl Placement {
         (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), numbers)
     }
 
+    /// The same with a second leg for these mirrored blocks, which have one: the place of `second`, whose numbers go. It
+    /// is filled from then on.
+    #[must_use]
+    pub fn with_second(&self, first: u64, second: u64, blocks: u64) -> Placement {
+        let (whole, place) = (self.run_of(first), self.run_of(second));
+        let leg = (place.pv, place.at + (second - place.start));
+        let mut taken = [first..first + blocks, second..second + blocks];
+        taken.sort_unstable_by_key(|range| range.start);
+        let mut runs = self.runs_outside(&taken);
+        runs.push(PlacedRun { second: Some(leg), is_filling: true, ..whole.part(first, first + blocks) });
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
+    }
+
+    /// The same after the second legs of these runs were filled.
+    #[must_use]
+    pub fn filled(&self, is_filled: impl Fn(&MirroredRun) -> bool) -> Placement {
+        let now = |run: &PlacedRun| {
+            let is_filling = run.is_filling && !mirrored(run).is_some_and(|run| is_filled(&run));
+            PlacedRun { is_filling, ..*run }
+        };
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), self.runs.iter().map(now).collect())
+    }
+
     /// The same without these mirrored blocks: their extents have numbers of their own again. Also returns those.
     #[must_use]
     pub fn without_mirrored(&self, numbers: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
@@ -400,13 +423,13 @@ impl Placement {
 
     /// The mirrored runs with both legs, as bytes on the disks.
     pub fn mirrored_runs(&self) -> Vec<MirroredRun> {
-        let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
-        let run = |run: &PlacedRun| {
-            let legs = [leg((run.pv, run.at)), leg(run.second?)];
-            let filling = run.is_filling.then_some(1);
-            Some(MirroredRun { legs, bytes: (run.end - run.start) * BLOCK_SIZE, filling })
-        };
-        self.runs.iter().filter_map(run).collect()
+        self.runs.iter().filter_map(mirrored).collect()
+    }
+
+    /// Whether a leg of mirrored blocks lies on these blocks of the physical volume.
+    pub fn has_leg_in(&self, pv: PvIndex, blocks: &Range<u64>) -> bool {
+        let meets = |run: &PlacedRun, at: u64| at < blocks.end && blocks.start < at + (run.end - run.start);
+        self.legs_on(pv).any(|run| run.legs().any(|(on, at)| on == pv.0 && meets(run, at)))
     }
 
     /// The runs that have a leg on the physical volume, in the order of VG blocks.
@@ -449,10 +472,11 @@ impl Placement {
         at >= end
     }
 
-    /// The VG blocks that lie on one physical volume, in the order of their numbers.
+    /// The VG blocks that lie on this physical volume and on no other, in the order of their numbers.
     pub fn ranges_of(&self, pv: PvIndex) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for run in self.runs.iter().filter(|run| run.pv == pv.0) {
+        let is_only_there = |run: &&PlacedRun| run.complete_legs().all(|(on, _)| on == pv.0);
+        for run in self.runs.iter().filter(is_only_there) {
             match ranges.last_mut().filter(|range| range.end == run.start) {
                 Some(range) => range.end = run.end,
                 None => ranges.push(run.start..run.end),
@@ -521,6 +545,14 @@ impl Placement {
     pub fn map_blocks(&self, start: VgBlock, blocks: u64, at: u32, segments: &mut Segments) {
         self.map_bytes(start.0 * BLOCK_SIZE, blocks * BLOCK_SIZE, at, segments);
     }
+}
+
+/// A run with two legs, as bytes on the disks.
+fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
+    let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
+    let legs = [leg((run.pv, run.at)), leg(run.second?)];
+    let filling = run.is_filling.then_some(1);
+    Some(MirroredRun { legs, bytes: (run.end - run.start) * BLOCK_SIZE, filling })
 }
 
 #[cfg(test)]

@@ -173,6 +173,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_ZONES", superblock::FEATURE_ZONES),
         ("FEATURE_SECOND_JOURNAL", superblock::FEATURE_SECOND_JOURNAL),
         ("FEATURE_BOOKMARKS", superblock::FEATURE_BOOKMARKS),
+        ("FEATURE_MIRRORS", superblock::FEATURE_MIRRORS),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),

@@ -35,6 +35,7 @@ impl Group {
         self.check_no_move()?;
         if !self.out().has(usize::from(pv.0)) {
             self.core.require_all_pvs()?;
+            self.check_no_legs(pv)?;
         }
         let root = self.root.lock().group.clone();
         let ranges = self.ranges_of(pv)?;
@@ -89,6 +90,7 @@ impl Group {
         let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
+        self.check_no_legs(pv)?;
         let ranges = self.ranges_of(pv)?;
         if self.needs_closing(pv) {
             return Err(in_use());

@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::format::zones::MAX_ZONES;
 use crate::journal::JournalOwner;
-use crate::legs::{LARGEST_MIRRORED, LegsOwner, RunReport};
+use crate::legs::{LARGEST_MIRRORED, LegsOwner, MirroredRun, RunReport};
 use crate::model::{NewVolume, PvExtents, PvFlags, SegmentType};
-use crate::placement::{MirroredPair, Placement};
+use crate::placement::{MirroredPair, PlacedRun, Placement};
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, VolumeId};
 use crate::volume::Volume;
@@ -78,6 +78,8 @@ impl Group {
             // A disk that fails is reported to `leg_failed`.
             Ok(false) | Err(_) => {
                 self.note_caught_up().await;
+                // Tried again after the next step.
+                let _ = self.note_filled().await;
                 if self.is_short_of_mirrored() && self.out().is_empty() && !self.is_moving() {
                     // Best effort: a write that finds no space tries again, and gets the error.
                     let _ = self.make_zones_ahead().await;
@@ -196,7 +198,7 @@ impl Group {
             pairs.iter().flat_map(MirroredPair::runs).for_each(|run| self.give_back(run));
             outcome?;
             return match is_full {
-                true => Err(Error::Invalid("the table of mirrored extents is full".into())),
+                true => Err(full_table()),
                 false => Ok(0),
             };
         }
@@ -219,6 +221,74 @@ impl Group {
         self.apply_placement(&catalog, new);
     }
 
+    /// Gives a second leg to mirrored extents that lost it with a physical volume that was removed, on these places or
+    /// anywhere. The legs are filled in the background. Returns how many extents got one.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: other physical volumes have too few free extents. Some may have got a second leg by then.
+    pub async fn repair_mirrors(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let mut repaired = 0;
+        loop {
+            let placement = self.core.placement();
+            let is_single = |run: &&PlacedRun| run.second.is_none() && placement.is_mirrored(run.start);
+            let Some(run) = placement.runs().iter().find(is_single).copied() else { return Ok(repaired) };
+            let needed = run.end - run.start;
+            match self.add_leg(&run, on).await? {
+                0 => return Err(Error::NoSpace { needed, free: 0 }),
+                blocks => repaired += blocks / extent_blocks,
+            }
+        }
+    }
+
+    /// Adds a second leg to the beginning of the run. Returns how many blocks got one.
+    async fn add_leg(self: &Arc<Self>, run: &PlacedRun, on: &[PvExtents]) -> Result<u64> {
+        self.may_change()?;
+        self.core.require_all_pvs()?;
+        self.check_no_move()?;
+        let hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        let old = self.core.placement();
+        let extents = (run.end - run.start) / old.extent_blocks;
+        let mut second = None;
+        for (_, places) in self.places_for_legs(on)?.into_iter().filter(|(pv, _)| *pv != run.pv) {
+            second = self.take_extents_in(extents, &places).await?;
+            if second.is_some() {
+                break;
+            }
+        }
+        let Some((start, blocks)) = second else { return Ok(0) };
+        let new = Arc::new(old.with_second(run.start, start, blocks));
+        if new.zones().len() > MAX_ZONES - ZONES_KEPT {
+            self.give_back(start..start + blocks);
+            return Err(full_table());
+        }
+        // Its intents are durable before a table names the leg.
+        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        self.change_zones_of_mirrors(&new, Vec::new());
+        drop(hold);
+        self.checkpoint().await?;
+        // Writes that went to the first leg alone end before it is copied.
+        self.all_done().await;
+        self.core.members.legs().begin_filling();
+        Ok(blocks)
+    }
+
+    /// Second legs that were filled count from now on.
+    async fn note_filled(self: &Arc<Self>) -> Result<()> {
+        let legs = self.core.members.legs();
+        let is_filled = |run: &MirroredRun| legs.is_filled(run);
+        if self.core.placement().filled(is_filled).runs() == self.core.placement().runs() {
+            return Ok(());
+        }
+        let hold = self.hold_checkpoints().await;
+        let new = Arc::new(self.core.placement().filled(is_filled));
+        legs.set_runs(new.mirrored_runs()).await?;
+        self.change_zones_of_mirrors(&new, Vec::new());
+        drop(hold);
+        self.checkpoint().await
+    }
+
     /// Takes pairs of free extents on two physical volumes, those with most free extents first.
     async fn take_pairs(&self, extents: u64, on: &[PvExtents], pairs: &mut Vec<MirroredPair>) -> Result<()> {
         let mut left = extents;
@@ -231,7 +301,8 @@ impl Group {
     }
 
     async fn take_pair_of_extents(&self, most: u64, on: &[PvExtents]) -> Result<Option<MirroredPair>> {
-        let mut places = self.places_for_legs(on)?;
+        let places = self.places_for_legs(on)?;
+        let mut places: Vec<Vec<Range<u64>>> = places.into_iter().map(|(_, places)| places).collect();
         while places.len() >= 2 {
             let Some(first) = self.take_extents_in(most, &places[0]).await? else {
                 places.remove(0);
@@ -260,12 +331,12 @@ impl Group {
     }
 
     /// The places on each physical volume where legs may lie, those of the volume with most free blocks first.
-    fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<Vec<Range<u64>>>> {
+    fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<(u16, Vec<Range<u64>>)>> {
         let placement = self.core.placement();
         let wanted = self.places_on(on)?;
         let free: Vec<u64> = self.core.space.lock().pvs().free().collect();
         let highest = LARGEST_MIRRORED / BLOCK_SIZE;
-        let mut places: Vec<(u64, Vec<Range<u64>>)> = Vec::new();
+        let mut places: Vec<(u64, u16, Vec<Range<u64>>)> = Vec::new();
         for (index, free) in (0..).zip(free) {
             let plain = placement.runs().iter().filter(|run| run.pv == index && !placement.is_mirrored(run.start));
             let near = plain.filter(|run| run.at < highest);
@@ -282,11 +353,11 @@ impl Group {
             };
             let own: Vec<Range<u64>> = near.flat_map(within).collect();
             if free > 0 && !own.is_empty() {
-                places.push((free, own));
+                places.push((free, index, own));
             }
         }
-        places.sort_by_key(|(free, _)| Reverse(*free));
-        Ok(places.into_iter().map(|(_, places)| places).collect())
+        places.sort_by_key(|(free, ..)| Reverse(*free));
+        Ok(places.into_iter().map(|(_, pv, places)| (pv, places)).collect())
     }
 
     async fn take_extents_in(&self, most: u64, places: &[Range<u64>]) -> Result<Option<Run>> {
@@ -356,5 +427,19 @@ impl Group {
             }
         }
         Ok(())
+    }
+}
+
+fn full_table() -> Error {
+    Error::Invalid("the table of mirrored extents is full".into())
+}
+
+impl Group {
+    /// A physical volume with legs of mirrors does not leave: they would have one leg, without a word.
+    pub(super) fn check_no_legs(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        match self.core.placement().legs_on(pv).next() {
+            None => Ok(()),
+            Some(_) => Err(Error::Busy("legs of mirrored volumes are on the physical volume".into())),
+        }
     }
 }

@@ -476,7 +476,7 @@ impl Group {
     }
 
     /// Waits for all requests in flight, also those of a checkpoint.
-    async fn all_done(&self) {
+    pub(super) async fn all_done(&self) {
         let volumes: Vec<_> = self.catalog.read().volumes.values().map(|v| (v.clone(), v.next_request())).collect();
         for (volume, begun) in &volumes {
             volume.wait_for_requests(*begun).await;

@@ -119,6 +119,10 @@ impl Group {
     async fn cut_pv(self: &Arc<Self>, pv: PvIndex, extents: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
         let root = self.root.lock().group.clone();
         let old = self.core.placement();
+        let blocks = extents.start * root.extent_blocks..extents.end * root.extent_blocks;
+        if old.has_leg_in(pv, &blocks) {
+            return Err(in_use());
+        }
         let ranges: Vec<Range<u64>> = old.runs_at(pv, &extents).into_iter().map(|run| run.start..run.end).collect();
         if ranges.iter().any(|range| !journal_in(&root, range).is_empty()) {
             return Err(in_use());
