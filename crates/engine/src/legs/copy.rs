@@ -79,8 +79,11 @@ impl Legs {
         let Some(source) = unsure.source.filter(|_| is_possible) else { return Ok(()) };
         let copied = self.copy_bytes(piece, source, is_strict).await?;
         let mut state = self.state.lock();
-        let place = piece.place();
-        let taken = state.take_unsure(&place);
+        // Its run may have got another leg meanwhile.
+        if !state.is_current(piece) {
+            return Ok(());
+        }
+        let taken = state.take_unsure(&piece.place());
         if copied == Copied::Stuck {
             for (place, unsure) in taken {
                 state.set_unsure(&place, Unsure { is_stuck: true, ..unsure });

@@ -123,7 +123,7 @@ impl Legs {
     }
 
     async fn open_regions(&self, batch: &Batch) -> Result<(), DiskError> {
-        let regions: Vec<RegionId> = batch.regions.lock().iter().copied().collect();
+        let mut regions: Vec<RegionId> = batch.regions.lock().iter().copied().collect();
         let blocks: BTreeSet<BlockId> = {
             let mut state = self.state.lock();
             if let Some(error) = state.stopped {
@@ -132,6 +132,8 @@ impl Legs {
             state.declarations += 1;
             let round = state.round;
             let mut blocks = BTreeSet::new();
+            // One that was returning may have failed meanwhile.
+            regions.retain(|region| state.has_intents(PvIndex(region.0)));
             for region in &regions {
                 let new = Region { is_durable: false, writes: 0, touched: round };
                 let known = state.regions.entry(*region).or_insert(new);
@@ -227,18 +229,23 @@ impl Legs {
     /// The regions whose bits are set on a disk. A sector that cannot be read, or is damaged, has all of them.
     pub(super) async fn load(&self, pv: PvIndex) -> BTreeSet<RegionId> {
         let mut found = BTreeSet::new();
+        let bytes = BLOCKS * BLOCK as u32;
+        let all = self.read_raw(Segment { pv, offset: INTENTS_OFFSET, at: 0, len: bytes }).await.ok();
         for block in 0..BLOCKS {
-            let offset = INTENTS_OFFSET + u64::from(block) * BLOCK as u64;
-            let segments = Segments::from_slice(&[Segment { pv, offset, at: 0, len: BLOCK as u32 }]);
-            let read = start(&*self.disks, DiskOp::Read { segments, buf: PageBuf::zeroed(BLOCK) }).await;
-            let read = read.ok().flatten();
+            let at = block as usize * BLOCK;
+            let own = match &all {
+                Some(all) => Some(all.as_slice()[at..at + BLOCK].to_vec()),
+                None => {
+                    let place = Segment { pv, offset: INTENTS_OFFSET + at as u64, at: 0, len: BLOCK as u32 };
+                    self.read_raw(place).await.ok().map(|buf| buf.as_slice().to_vec())
+                }
+            };
             for sector in 0..TOGETHER {
                 let number = block * TOGETHER + sector;
                 let from = sector as usize * SECTOR;
-                let own =
-                    read.as_ref().and_then(|buf| decode(&buf.as_slice()[from..from + SECTOR], number, self.group));
-                let all = || (number * REGIONS_IN_SECTOR..(number + 1) * REGIONS_IN_SECTOR).collect();
-                found.extend(own.unwrap_or_else(all).into_iter().map(|region| (pv.0, region)));
+                let own = own.as_ref().and_then(|bytes| decode(&bytes[from..from + SECTOR], number, self.group));
+                let every = || (number * REGIONS_IN_SECTOR..(number + 1) * REGIONS_IN_SECTOR).collect();
+                found.extend(own.unwrap_or_else(every).into_iter().map(|region| (pv.0, region)));
             }
         }
         let state = self.state.lock();

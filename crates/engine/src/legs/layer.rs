@@ -149,6 +149,10 @@ impl Legs {
         let Some(legs) = self.own.upgrade() else { return };
         // Most writes are in flight when this returns.
         let begun = match turn {
+            Turn::Begun(begun) if begun.segments.is_empty() => {
+                legs.leave(id, &begun);
+                return done.complete(Ok(None));
+            }
             Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), begun)),
             _ => None,
         };
@@ -162,7 +166,13 @@ impl Legs {
             return self.disks.submit(DiskOp::Read { segments, buf }, done);
         }
         let Some(legs) = self.own.upgrade() else { return };
-        self.runtime.spawn("legs", Box::pin(async move { legs.read(segments, buf, done).await }));
+        // So are most reads.
+        let begun = legs.begin_read(&segments);
+        let read = match begun {
+            Ok(plan) => Ok(legs.start_read(plan, &segments, buf)),
+            Err(next) => Err((next, buf)),
+        };
+        self.runtime.spawn("legs", Box::pin(async move { legs.read(segments, read, done).await }));
     }
 }
 

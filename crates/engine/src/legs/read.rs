@@ -2,7 +2,9 @@
 
 use super::layer::Legs;
 use super::table::{Part, Parts, Piece, Place};
-use crate::disk::{Completer, DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, Segment, Segments, start};
+use crate::disk::{
+    Completer, Completion, DiskError, DiskOp, DiskOpKind, DiskResult, PageBuf, Segment, Segments, start,
+};
 use smallvec::SmallVec;
 
 /// What is read together if neither leg can give all of it.
@@ -11,21 +13,30 @@ const SMALLEST: u32 = 4096;
 const MAX_TO_HEAL: usize = 1024;
 
 /// The places from which a request is read, and the leg of each part.
-struct Plan {
+pub struct Plan {
     parts: Parts,
     legs: SmallVec<[usize; 2]>,
     segments: Segments,
 }
 
-enum Next {
-    Read(Plan),
+/// Why a read has not begun.
+pub enum NotYet {
     /// This must be copied first.
     Copy(Place),
     Refused(DiskError),
 }
 
+/// A read in flight.
+pub struct Reading {
+    plan: Plan,
+    own: Completion,
+    kept: Vec<(usize, Vec<u8>)>,
+    capacity: usize,
+}
+
 impl Legs {
-    fn plan(&self, segments: &Segments) -> Next {
+    /// The places of a read, if it need not wait.
+    pub(super) fn begin_read(&self, segments: &Segments) -> Result<Plan, NotYet> {
         let mut state = self.state.lock();
         let parts = state.split(segments);
         let mut plan = Plan { parts: Parts::new(), legs: SmallVec::new(), segments: Segments::new() };
@@ -34,13 +45,13 @@ impl Legs {
                 Part::Plain(segment) => (0, *segment),
                 Part::Mirrored(piece) => {
                     if let Some(error) = state.refusal(piece, DiskOpKind::Read) {
-                        return Next::Refused(error);
+                        return Err(NotYet::Refused(error));
                     }
                     match state.choose(piece) {
                         Ok(leg) => (leg, piece.legs[leg]),
                         Err(place) => match state.stopped {
-                            Some(error) => return Next::Refused(error),
-                            None => return Next::Copy(place),
+                            Some(error) => return Err(NotYet::Refused(error)),
+                            None => return Err(NotYet::Copy(place)),
                         },
                     }
                 }
@@ -51,7 +62,7 @@ impl Legs {
         for segment in &plan.segments {
             *state.reading.entry(segment.pv.0).or_default() += u64::from(segment.len);
         }
-        Next::Read(Plan { parts, ..plan })
+        Ok(Plan { parts, ..plan })
     }
 
     fn unload(&self, plan: &Plan) {
@@ -62,23 +73,34 @@ impl Legs {
         }
     }
 
-    /// A read, to its end.
-    pub(super) async fn read(&self, segments: Segments, buf: PageBuf, done: Completer) {
-        let plan = loop {
-            match self.plan(&segments) {
-                Next::Read(plan) => break plan,
-                Next::Copy(place) => {
-                    if let Err(error) = self.copy_for_read(&place, &segments).await {
-                        return done.complete(Err(error));
-                    }
-                }
-                Next::Refused(error) => return done.complete(Err(error)),
-            }
-        };
+    pub(super) fn start_read(&self, plan: Plan, segments: &Segments, buf: PageBuf) -> Reading {
         // A read that fails keeps its buffer.
-        let kept = gaps(&segments, &buf);
-        let capacity = buf.capacity();
-        let outcome = start(&*self.disks, DiskOp::Read { segments: plan.segments.clone(), buf }).await;
+        let (kept, capacity) = (gaps(segments, &buf), buf.capacity());
+        let own = start(&*self.disks, DiskOp::Read { segments: plan.segments.clone(), buf });
+        Reading { plan, own, kept, capacity }
+    }
+
+    /// A read, to its end.
+    pub(super) async fn read(&self, segments: Segments, begun: Result<Reading, (NotYet, PageBuf)>, done: Completer) {
+        let reading = match begun {
+            Ok(reading) => reading,
+            Err((mut next, buf)) => loop {
+                match next {
+                    NotYet::Copy(place) => {
+                        if let Err(error) = self.copy_for_read(&place, &segments).await {
+                            return done.complete(Err(error));
+                        }
+                    }
+                    NotYet::Refused(error) => return done.complete(Err(error)),
+                }
+                match self.begin_read(&segments) {
+                    Ok(plan) => break self.start_read(plan, &segments, buf),
+                    Err(not_yet) => next = not_yet,
+                }
+            },
+        };
+        let Reading { plan, own, kept, capacity } = reading;
+        let outcome = own.await;
         self.unload(&plan);
         done.complete(match outcome {
             Err(_) => self.read_again(&plan, capacity, kept).await,

@@ -109,8 +109,15 @@ impl State {
     }
 
     /// Intents of this physical volume are written.
-    fn has_intents(&self, pv: PvIndex) -> bool {
+    pub fn has_intents(&self, pv: PvIndex) -> bool {
         self.is_in(pv) || self.returning.has(usize::from(pv.0))
+    }
+
+    /// Whether a piece has the same legs still.
+    pub fn is_current(&self, piece: &Piece) -> bool {
+        let place = |piece: &Piece| piece.legs.map(|leg| (leg.pv, leg.offset, leg.len));
+        let pieces = self.table.pieces(&piece.place());
+        pieces.len() == 1 && pieces.iter().all(|now| place(now) == place(piece))
     }
 
     /// Whether a leg has all that it should have, so that it can go on alone.

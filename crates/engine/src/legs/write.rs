@@ -98,6 +98,9 @@ impl Legs {
         let has_other = {
             let mut state = self.state.lock();
             let source = Some(has_it.unwrap_or(0));
+            if !state.is_current(piece) {
+                return;
+            }
             state.set_unsure(&piece.place(), Unsure { end: 0, source, is_stuck: false, is_held: false });
             has_it.is_some_and(|other| other != failed && state.is_whole(piece, other))
         };
