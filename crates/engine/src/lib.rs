@@ -16,6 +16,7 @@ pub mod fixed_hash;
 pub mod format;
 pub mod group;
 pub mod journal;
+pub mod legs;
 pub mod map;
 pub mod members;
 pub mod model;

@@ -5,6 +5,7 @@
 
 pub mod codec;
 pub mod features;
+pub mod intents;
 pub mod journal;
 pub mod node;
 pub mod packed;

@@ -1,7 +1,7 @@
 //! `docs/format.md` against the code: every record's table row by row, every constant, every kind of journal record.
 
 use super::record::Field;
-use super::{codec, journal, node, stream, superblock, zones};
+use super::{codec, intents, journal, node, stream, superblock, zones};
 use crate::model::{self, AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use crate::unproven::UnprovenRun;
@@ -27,6 +27,7 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
         superblock::PvRecord,
         zones::ZoneTableRecord,
         zones::ZoneRecord,
+        intents::IntentsRecord,
         stream::IndexHeader,
         stream::IndexEntry,
         stream::PageHeader,
@@ -132,6 +133,7 @@ fn every_record_is_listed() {
     let modules = [
         ("codec", include_str!("codec.rs")),
         ("features", include_str!("features.rs")),
+        ("intents", include_str!("intents.rs")),
         ("journal", include_str!("journal.rs")),
         ("node", include_str!("node.rs")),
         ("packed", include_str!("packed.rs")),

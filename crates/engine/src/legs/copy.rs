@@ -1,0 +1,253 @@
+//! Legs that may differ are made equal, and what could not be read is written anew (ML6, ML8).
+
+use super::layer::Legs;
+use super::state::{Begun, Unsure};
+use super::table::{Part, Piece, Place, do_meet, place_of};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, Segment, Segments, start};
+use crate::error;
+use crate::planted;
+use std::sync::Arc;
+
+/// The most bytes that are copied together.
+pub const WINDOW: u64 = 512 << 10;
+/// What is read together if a window cannot be read.
+const SMALLEST: u32 = 4096;
+
+/// How the copying of a window ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    Whole,
+    Stuck,
+}
+
+fn segment_of(place: &Place) -> Segment {
+    Segment { pv: place.0, offset: place.1.start, at: 0, len: (place.1.end - place.1.start) as u32 }
+}
+
+impl Legs {
+    /// Makes equal what a read of an unsure range needs.
+    pub(super) async fn copy_for_read(&self, unsure: &Place, segments: &Segments) -> Result<(), DiskError> {
+        let read = segments.iter().map(place_of).find(|place| do_meet(place, unsure));
+        let Some((_, read)) = read else { return Ok(()) };
+        let at = read.start.max(unsure.1.start);
+        self.copy_window(&self.window_at(unsure, at)).await
+    }
+
+    /// The window around a byte of an unsure range.
+    fn window_at(&self, unsure: &Place, at: u64) -> Place {
+        let start = (at - at % WINDOW).max(unsure.1.start);
+        (unsure.0, start..(at - at % WINDOW + WINDOW).min(unsure.1.end))
+    }
+
+    /// Copies a window of an unsure range, as far as it is unsure still. No write to it is in flight meanwhile.
+    async fn copy_window(&self, place: &Place) -> Result<(), DiskError> {
+        let own = Segments::from_slice(&[segment_of(place)]);
+        let is_open = planted::is("copied_without_window");
+        let id = self.state.lock().enter(&if is_open { Segments::new() } else { own.clone() });
+        let begun = match self.turn(id, &own, DiskOpKind::Write).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.leave(id, &Begun::default());
+                return Err(error);
+            }
+        };
+        let outcome = self.copy_parts(&begun).await;
+        self.leave(id, &begun);
+        outcome
+    }
+
+    async fn copy_parts(&self, begun: &Begun) -> Result<(), DiskError> {
+        for part in &begun.parts {
+            let Part::Mirrored(piece) = part else { continue };
+            let unsure: Vec<_> = self.state.lock().unsure_at(&piece.place()).collect();
+            for ((_, range), unsure) in unsure {
+                let own = piece.place().1;
+                let (from, to) = (range.start.max(own.start), range.end.min(own.end));
+                let part = piece.cut((from - own.start) as u32, (to - from) as u32);
+                self.copy_piece(&part, unsure).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy_piece(&self, piece: &Piece, unsure: Unsure) -> Result<(), DiskError> {
+        let (is_possible, is_strict) = {
+            let state = self.state.lock();
+            let both = state.legs_in(piece).count() == 2 && !state.pvs.is_read_only;
+            (both, unsure.source.is_some_and(|source| state.is_whole(piece, 1 - source)))
+        };
+        let Some(source) = unsure.source.filter(|_| is_possible) else { return Ok(()) };
+        let copied = self.copy_bytes(piece, source, is_strict).await?;
+        let mut state = self.state.lock();
+        // Its run may have got another leg meanwhile.
+        if !state.is_current(piece) {
+            return Ok(());
+        }
+        let taken = state.take_unsure(&piece.place());
+        if copied == Copied::Stuck {
+            for (place, unsure) in taken {
+                state.set_unsure(&place, Unsure { is_stuck: true, ..unsure });
+            }
+        }
+        state.copied += 1;
+        Ok(())
+    }
+
+    /// Copies from one leg to the other. `is_strict`: either leg could be taken for the right one later, so what is read
+    /// next must be durable on both.
+    async fn copy_bytes(&self, piece: &Piece, source: usize, is_strict: bool) -> Result<Copied, DiskError> {
+        let target = 1 - source;
+        let Ok(from) = self.read_raw(piece.legs[source]).await else {
+            return self.copy_in_parts(piece, source, is_strict).await;
+        };
+        let len = piece.legs[0].len as usize;
+        if is_strict {
+            let to = self.read_raw(piece.legs[target]).await;
+            if to.is_ok_and(|to| to.as_slice()[..len] == from.as_slice()[..len]) {
+                return Ok(Copied::Whole);
+            }
+        }
+        let copied = self.write_copy(piece, target, Arc::new(from)).await?;
+        if is_strict && copied == Copied::Whole {
+            self.flush().await?;
+        }
+        Ok(copied)
+    }
+
+    async fn write_copy(&self, piece: &Piece, target: usize, buf: Arc<PageBuf>) -> Result<Copied, DiskError> {
+        let segments = Segments::from_slice(&[Segment { at: 0, ..piece.legs[target] }]);
+        let write = || start(&*self.disks, DiskOp::Write { segments: segments.clone(), buf: buf.clone() });
+        if write().await.is_ok() {
+            return Ok(Copied::Whole);
+        }
+        let Err(error) = write().await else { return Ok(Copied::Whole) };
+        let error = DiskError { pv: piece.legs[target].pv, ..error };
+        if error.is_no_room() || !self.state.lock().is_whole(piece, 1 - target) {
+            return Ok(Copied::Stuck);
+        }
+        self.fail(error);
+        Err(error)
+    }
+
+    /// The source cannot be read as a whole. If either leg can be taken for the right one, the other one has what it lacks.
+    async fn copy_in_parts(&self, piece: &Piece, source: usize, is_strict: bool) -> Result<Copied, DiskError> {
+        let (mut skipped, mut outcome, len) = (0, Copied::Whole, piece.legs[0].len);
+        while skipped < len {
+            let to_border = SMALLEST - (piece.legs[0].offset + u64::from(skipped)) as u32 % SMALLEST;
+            let part = piece.cut(skipped, to_border);
+            skipped += part.legs[0].len;
+            let (from, to) = (part.legs[source], part.legs[1 - source]);
+            let copied = match self.read_raw(from).await {
+                Ok(read) => self.write_copy(&part, 1 - source, Arc::new(read)).await?,
+                Err(_) if is_strict => match self.read_raw(to).await {
+                    Ok(read) => self.write_copy(&part, source, Arc::new(read)).await?,
+                    Err(_) => Copied::Stuck,
+                },
+                Err(_) => Copied::Stuck,
+            };
+            if copied == Copied::Stuck {
+                outcome = Copied::Stuck;
+            }
+        }
+        if is_strict {
+            self.flush().await?;
+        }
+        Ok(outcome)
+    }
+
+    /// One step of what is to be done in the background. False: there is nothing to do.
+    pub async fn work(self: &Arc<Self>) -> error::Result<bool> {
+        if !self.is_active.load(std::sync::atomic::Ordering::Acquire) {
+            return Ok(false);
+        }
+        let is_due = {
+            let state = self.state.lock();
+            if state.stopped.is_some() || state.pvs.is_read_only {
+                return Ok(false);
+            }
+            state.is_round_due
+        };
+        if is_due {
+            self.settle().await?;
+            return Ok(true);
+        }
+        let to_heal = self.state.lock().to_heal.pop_front();
+        if let Some((place, leg)) = to_heal {
+            self.heal(&place, leg).await?;
+            return Ok(true);
+        }
+        if let Some(place) = self.next_unsure() {
+            self.copy_window(&place).await?;
+            return Ok(true);
+        }
+        let copied = {
+            let state = self.state.lock();
+            (state.is_catching_up() && state.flushed != state.copied).then_some(state.copied)
+        };
+        let Some(copied) = copied else { return Ok(false) };
+        self.flush().await?;
+        self.state.lock().flushed = copied;
+        self.wake_owner();
+        Ok(true)
+    }
+
+    fn next_unsure(&self) -> Option<Place> {
+        let state = self.state.lock();
+        let can = |place: &Place, unsure: &Unsure| {
+            let both = |piece: &Piece| state.legs_in(piece).count() == 2;
+            let is_ready = !unsure.is_stuck && !unsure.is_held && unsure.source.is_some();
+            is_ready && state.table.pieces(place).first().is_some_and(both)
+        };
+        let ranges =
+            state.unsure.iter().map(|(key, unsure)| ((crate::disk::PvIndex(key.0), key.1..unsure.end), unsure));
+        let found = ranges.into_iter().find(|(place, unsure)| can(place, unsure)).map(|(place, _)| place)?;
+        drop(state);
+        Some(self.window_at(&found, found.1.start))
+    }
+
+    /// Writes anew what could not be read on a leg (ML8).
+    async fn heal(&self, place: &Place, bad: usize) -> Result<(), DiskError> {
+        let mut at = place.1.start;
+        while at < place.1.end {
+            let window = (place.0, at..place.1.end.min(at + WINDOW));
+            at = window.1.end;
+            let own = Segments::from_slice(&[segment_of(&window)]);
+            let id = self.state.lock().enter(&own);
+            let outcome = match self.turn(id, &own, DiskOpKind::Write).await {
+                Ok(begun) => {
+                    let outcome = self.heal_parts(&begun, bad).await;
+                    self.leave(id, &begun);
+                    outcome
+                }
+                Err(error) => {
+                    self.leave(id, &Begun::default());
+                    Err(error)
+                }
+            };
+            outcome?;
+        }
+        Ok(())
+    }
+
+    async fn heal_parts(&self, begun: &Begun, bad: usize) -> Result<(), DiskError> {
+        for part in &begun.parts {
+            let Part::Mirrored(piece) = part else { continue };
+            let mut skipped = 0;
+            while skipped < piece.legs[0].len {
+                let to_border = SMALLEST - (piece.legs[0].offset + u64::from(skipped)) as u32 % SMALLEST;
+                let small = piece.cut(skipped, to_border);
+                skipped += small.legs[0].len;
+                let can = self.state.lock().other_leg(&small, bad).is_some();
+                if !can || self.read_raw(small.legs[bad]).await.is_ok() {
+                    continue;
+                }
+                let Ok(good) = self.read_raw(small.legs[1 - bad]).await else { continue };
+                if self.write_copy(&small, bad, Arc::new(good)).await? == Copied::Whole {
+                    let healed = u64::from(small.legs[bad].len);
+                    self.state.lock().report_of(small.legs[bad].pv).healed_bytes += healed;
+                }
+            }
+        }
+        Ok(())
+    }
+}
