@@ -34,6 +34,7 @@ mod io_counts;
 mod journal_copies;
 mod large_frees;
 mod members;
+mod mirrors;
 mod merge_races;
 mod metadata_repairs;
 mod model;
