@@ -22,7 +22,8 @@ use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;
 use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{
-    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, SegmentType, Stats, VolumeInfo, VolumeKind, VolumeState,
+    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, SegmentType, Stats, VolumeInfo, VolumeKind,
+    VolumeState,
 };
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;

@@ -430,10 +430,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
             "it names physical volumes as not allocatable that do not exist",
         ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
-        (
-            stream.pv_free.len() == root.pvs.len() && adds_up,
-            "the free blocks of its physical volumes do not add up",
-        ),
+        (stream.pv_free.len() == root.pvs.len() && adds_up, "the free blocks of its physical volumes do not add up"),
     ];
     match checks.iter().find(|(good, _)| !good) {
         Some((_, what)) => Err(stream_corrupt(what)),
