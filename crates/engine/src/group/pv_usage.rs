@@ -1,5 +1,5 @@
 //! The places of a volume's blocks, for reports. A report lists each physical volume that has blocks of the volume,
-//! with the extent of the first block there, in the volume's order.
+//! with the extent of the first block there, in the volume's order. A mirrored block counts on both.
 
 use super::Group;
 use crate::error::{Error, Result};
@@ -40,13 +40,12 @@ impl Group {
                 let mut at = extent.value;
                 let end = extent.value + u64::from(extent.len);
                 while at < end {
-                    let (pv, pv_end) = placement.pv_of(VgBlock(at));
-                    let blocks = end.min(pv_end) - at;
-                    match places.iter_mut().find(|place| place.pv == pv.0) {
-                        Some(place) => place.blocks += blocks,
-                        None => {
-                            let first_extent = placement.pe_of(VgBlock(at));
-                            places.push(PvUsage { pv: pv.0, first_extent, blocks });
+                    let (legs, run_end) = placement.legs_of(VgBlock(at));
+                    let blocks = end.min(run_end) - at;
+                    for (pv, first_extent) in legs {
+                        match places.iter_mut().find(|place| place.pv == pv.0) {
+                            Some(place) => place.blocks += blocks,
+                            None => places.push(PvUsage { pv: pv.0, first_extent, blocks }),
                         }
                     }
                     at += blocks;
