@@ -16,7 +16,7 @@ use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
 use rowen_sim::effort::scaled;
 use rowen_sim::exec::{Handle, Stuck, World};
 use rowen_sim::rng::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +127,14 @@ fn version_in(place: (u16, u64), bytes: &[u8]) -> u64 {
     version
 }
 
+/// What outlives the process, and what is known of it.
+#[derive(Clone, Default)]
+struct Group {
+    oracle: Arc<Mutex<Oracle>>,
+    stored: Arc<Mutex<LegsState>>,
+    table: Arc<Mutex<Vec<MirroredRun>>>,
+}
+
 /// One life of the process.
 #[derive(Clone)]
 struct Life {
@@ -137,16 +145,21 @@ struct Life {
     /// What the superblocks say.
     stored: Arc<Mutex<LegsState>>,
     owner: Arc<Owner>,
+    /// The runs, as the superblocks say.
+    table: Arc<Mutex<Vec<MirroredRun>>>,
+    /// Writes that were submitted and not answered.
+    in_flight: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl Life {
-    fn new(handle: Arc<Handle>, image: Image, oracle: Arc<Mutex<Oracle>>, stored: Arc<Mutex<LegsState>>) -> Life {
+    fn new(handle: Arc<Handle>, image: Image, group: &Group) -> Life {
+        let Group { oracle, stored, table } = group.clone();
         let disks = SimDisks::with_image(handle.clone(), image);
         let legs = Legs::new(disks.clone(), handle.clone(), 77);
         let owner: Arc<Owner> = Arc::default();
         let weak: std::sync::Weak<Owner> = Arc::downgrade(&owner);
         legs.set_owner(weak);
-        Life { handle, disks, legs, oracle, stored, owner }
+        Life { handle, disks, legs, oracle, stored, owner, table, in_flight: Arc::default() }
     }
 
     fn disks(&self) -> &dyn Disks {
@@ -177,6 +190,14 @@ impl Life {
         let places: Vec<_> = (0..sectors).map(|at| (pv, offset + at * SECTOR)).collect();
         let (written, version) = {
             let mut oracle = self.oracle.lock();
+            // Disks do not order what is in flight together: only legs do.
+            let in_flight = self.in_flight.lock().clone();
+            let meets = |place| {
+                oracle.sectors.get(place).is_some_and(|own| own.versions.iter().any(|own| in_flight.contains(&own.0)))
+            };
+            if run_of(pv, offset) == runs()[3] && places.iter().any(meets) {
+                return;
+            }
             oracle.next += 1;
             let version = oracle.next;
             for (at, place) in places.iter().enumerate() {
@@ -184,9 +205,12 @@ impl Life {
                 oracle.written(*place, version);
             }
             let segments = Segments::from_slice(&[Segment { pv: PvIndex(pv), offset, at: 0, len: len as u32 }]);
+            self.in_flight.lock().insert(version);
             (start(self.disks(), DiskOp::Write { segments, buf: Arc::new(buf) }), version)
         };
-        if written.await.is_ok() {
+        let outcome = written.await;
+        self.in_flight.lock().remove(&version);
+        if outcome.is_ok() {
             let mut oracle = self.oracle.lock();
             places.iter().for_each(|place| oracle.answered(*place, version));
         }
@@ -244,7 +268,8 @@ impl Life {
             let read = self.read((pv, offset, 1), true).await;
             let stored = *self.stored.lock();
             // A leg that is behind, without the other one, has only what is in no open region (ML7).
-            let may_fail = !stored.behind.is_empty() && !stored.out.is_empty();
+            let is_filling = self.table.lock().iter().any(|run| run.filling.is_some());
+            let may_fail = (is_filling || !stored.behind.is_empty()) && !stored.out.is_empty();
             assert!(read.is_ok() || may_fail, "{read:?}");
         }
     }
@@ -258,11 +283,37 @@ impl Life {
                 Ok(false) => self.pause(300).await,
                 Err(_) => return,
             }
-            self.catch_up();
+            self.catch_up().await;
         }
     }
 
-    fn catch_up(&self) {
+    /// A run that was not mirrored gets a second leg.
+    async fn arrive(&self) {
+        let mut new = self.table.lock().clone();
+        let known = new.len();
+        new.extend(runs().into_iter().skip(known).map(|run| MirroredRun { filling: Some(1), ..run }));
+        if new.len() == known || self.legs.set_runs(new.clone()).await.is_err() {
+            return;
+        }
+        self.pause(500).await;
+        *self.table.lock() = new;
+        let before = self.in_flight.lock().clone();
+        while !self.in_flight.lock().is_disjoint(&before) {
+            self.pause(50).await;
+        }
+        self.legs.begin_filling();
+    }
+
+    async fn catch_up(&self) {
+        let filled = |run: &MirroredRun| run.filling.is_some() && self.legs.is_filled(run);
+        let mut new = self.table.lock().clone();
+        let now: Vec<usize> = (0..new.len()).filter(|at| filled(&new[*at])).collect();
+        if !now.is_empty() {
+            now.into_iter().for_each(|at| new[at].filling = None);
+            *self.table.lock() = new.clone();
+            self.pause(300).await;
+            self.legs.set_runs(new).await.unwrap();
+        }
         let behind: Vec<usize> = self.stored.lock().behind.iter().collect();
         for pv in behind {
             if self.legs.is_caught_up(PvIndex(pv as u16)) {
@@ -297,9 +348,9 @@ impl Life {
         for _ in 0..rounds {
             self.handle.sleep(ROUND + Duration::from_millis(1)).await;
             while self.legs.work().await.is_ok_and(|worked| worked) {
-                self.catch_up();
+                self.catch_up().await;
             }
-            self.catch_up();
+            self.catch_up().await;
         }
     }
 
@@ -333,6 +384,10 @@ impl Life {
         }
         let (own, steps) = (self.clone(), rng.range(0, 60));
         all.push(self.handle.start("worker", async move { own.work(steps).await }));
+        if rng.one_in(2) && self.stored.lock().out.is_empty() {
+            let own = self.clone();
+            all.push(self.handle.start("arriving", async move { own.arrive().await }));
+        }
         if rng.one_in(2) {
             let own = self.clone();
             all.push(self.handle.start("returning", async move { own.restore().await }));
@@ -348,9 +403,13 @@ impl Life {
 
     /// Both legs of each sector that was written are the same.
     fn assert_equal(&self) {
-        let image = self.disks.current();
+        assert!(self.table.lock().iter().all(|run| run.filling.is_none()), "all is filled");
+        let (image, known) = (self.disks.current(), self.table.lock().len());
         for (pv, offset) in self.oracle.lock().sectors.keys() {
             let run = run_of(*pv, *offset);
+            if runs()[known..].contains(&run) {
+                continue;
+            }
             let read = |leg: Leg| {
                 let mut bytes = [0; 512];
                 image.read(leg.pv, leg.offset + (offset - run.legs[0].offset), &mut bytes);
@@ -362,11 +421,12 @@ impl Life {
 }
 
 /// A physical volume that may be lost at this opening.
-fn lost(stored: &LegsState, rng: &mut Rng) -> Option<usize> {
+fn lost(stored: &LegsState, known: usize, rng: &mut Rng) -> Option<usize> {
     let pv = rng.below(u64::from(PVS)) as usize;
     // Of three that are behind it is not stored in which order they became so.
     let can = stored.out.is_empty() && stored.behind.iter().count() < 2 && !stored.behind.has(pv);
-    (can && rng.one_in(3)).then_some(pv)
+    // What is not mirrored lies on the first one.
+    (can && (pv > 0 || known == runs().len()) && rng.one_in(3)).then_some(pv)
 }
 
 /// Sectors of intents that were being written hold rubbish: no bits that are set.
@@ -387,7 +447,8 @@ fn failing(life: &Life, rng: &mut Rng) -> Option<Faults> {
     if !stored.out.is_empty() || !stored.behind.is_empty() || !rng.one_in(4) {
         return None;
     }
-    let pv = PvIndex(rng.below(u64::from(PVS)) as u16);
+    let first = u64::from(life.table.lock().len() < runs().len());
+    let pv = PvIndex(rng.range(first, u64::from(PVS) - 1) as u16);
     let kind = *rng.pick(&[DiskOpKind::Write, DiskOpKind::Write, DiskOpKind::Flush]);
     Some(match kind {
         DiskOpKind::Flush => Faults { fail: Some((DiskOpKind::Flush, rng.below(30))), ..Faults::default() },
@@ -404,6 +465,10 @@ fn unreadable(life: &Life, rng: &mut Rng) -> Faults {
     }
     let (pv, offset) = *rng.pick(&sectors);
     let run = run_of(pv, offset);
+    // What has one leg only must be readable there.
+    if !life.table.lock().contains(&run) {
+        return Faults::default();
+    }
     let bad = *rng.pick(&run.legs);
     let page = (offset - run.legs[0].offset) / 4096 * 4096;
     Faults { unreadable: vec![(bad.pv, bad.offset + page, 4096)], ..Faults::default() }
@@ -428,22 +493,23 @@ fn lives(seed: u64, count: u64, seen: &mut Seen) {
     let mut rng = Rng::new(seed);
     let geometry = PvGeometry { size: 32 * MIB, sector: 512 };
     let mut image = Image::blank(&[geometry; PVS as usize]);
-    let oracle: Arc<Mutex<Oracle>> = Arc::default();
-    let stored: Arc<Mutex<LegsState>> = Arc::default();
+    let group = Group::default();
+    let Group { oracle, stored, table } = group.clone();
+    *table.lock() = runs()[..if rng.one_in(2) { 3 } else { 4 }].to_vec();
     for n in 0..count {
         let is_last = n + 1 == count;
         let world = World::new(rng.bits());
         let before = *stored.lock();
-        if let Some(pv) = lost(&before, &mut rng) {
+        if let Some(pv) = lost(&before, table.lock().len(), &mut rng) {
             seen.losses += 1;
             stored.lock().out.set(pv, true);
         }
-        let life = Life::new(world.handle(), image.clone(), oracle.clone(), stored.clone());
+        let life = Life::new(world.handle(), image.clone(), &group);
         life.disks.set_faults(unreadable(&life, &mut rng));
         let cut_at = if is_last { u64::MAX } else { rng.below(*rng.clone().pick(&[30, 200, 1000])) };
         let outcome = world.try_run_observed(
             async {
-                life.legs.open(runs(), *stored.lock()).await.unwrap();
+                life.legs.open(table.lock().clone(), *stored.lock()).await.unwrap();
                 life.read_all().await;
                 if let Some(faults) = failing(&life, &mut Rng::new(seed + n)) {
                     let flushes = life.disks.requests(DiskOpKind::Flush);
@@ -523,6 +589,7 @@ fn planted_bugs_are_found() {
         "read_from_behind",
         "bit_cleared_while_out",
         "torn_intents_trusted",
+        "filled_without_source",
     ];
     for bug in bugs {
         must_be_found(bug, || drop(many(0..scaled(400))));

@@ -153,7 +153,7 @@ impl Legs {
                 legs.leave(id, &begun);
                 return done.complete(Ok(None));
             }
-            Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), begun)),
+            Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), *begun)),
             _ => None,
         };
         self.runtime.spawn("legs", Box::pin(async move { legs.write(id, op, begun, done).await }));
