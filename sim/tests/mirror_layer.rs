@@ -563,6 +563,7 @@ fn many(seeds: std::ops::Range<u64>) -> Seen {
     seen
 }
 
+/// ML1, ML2, ML3, ML4, ML5, ML6, ML7, ML8, ML9
 #[test]
 fn what_was_flushed_is_read_from_whichever_leg_is_left() {
     let seen = many(0..scaled(60));

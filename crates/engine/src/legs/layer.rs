@@ -131,6 +131,11 @@ impl Legs {
         self.state.lock().reports.get(&pv.0).copied().unwrap_or_default()
     }
 
+    #[cfg(test)]
+    pub fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
     fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Acquire)
     }

@@ -42,3 +42,7 @@ pub use crate::format::intents::LARGEST_MIRRORED;
 pub use intents::ROUND;
 pub use layer::Legs;
 pub use types::{Leg, LegsOwner, LegsState, MirroredRun, PvReport, RunReport};
+
+#[cfg(test)]
+#[path = "legs_test.rs"]
+mod tests;
