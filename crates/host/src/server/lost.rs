@@ -62,6 +62,11 @@ pub fn noted(group: &str) -> Vec<Uuid> {
     read(group).iter().filter_map(LostPv::uuid).collect()
 }
 
+/// Where they were. One that hangs need not be asked.
+pub fn paths_of_noted(group: &str) -> Vec<PathBuf> {
+    read(group).into_iter().flat_map(|lost| lost.left.pvs).map(|pv| pv.path).collect()
+}
+
 /// The disk that failed, and all others that failed a flush: it is unknown what they have kept.
 pub fn suspects(server: &Server, lost: PvIndex) -> PvFlags {
     let mut suspects = PvFlags::default();
@@ -78,6 +83,8 @@ pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     let mut left = Left::of(&service.name, &service.group, &server.pvs, false);
     let uuid = service.group.info().pvs.get(usize::from(pv.0)).map(|pv| pv.uuid);
     left.pvs.retain(|pv| Some(pv.uuid()) == uuid);
+    // One that hangs has not failed, but is let go all the same: it must prove what it has.
+    left.pvs.iter_mut().for_each(|pv| pv.is_held = false);
     let device = server.identity(pv).map(|device| (device, device.appearance()));
     let mut lost = read(&service.name);
     lost.retain(|pv| pv.uuid() != uuid);

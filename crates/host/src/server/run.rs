@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, hung, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
 use crate::disks::IoEngine;
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -37,6 +37,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a server that starts waits for the settings: one that follows another, which users wait for, and the first
@@ -136,6 +137,7 @@ pub fn main(options: &Options) -> u8 {
             systemd::ready(&server.service.name);
             watchdog::start(&server);
             returns::start(&server);
+            hung::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
             log_death(&server);
             log_missing(&server);
@@ -276,7 +278,8 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let mut service = Service::new(name, group, platform, &settings, lists_of(&loaded));
     service.reached = options.reached;
     service.read_only = read_only.unwrap_or_default();
-    let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
+    let (disk_timeout, is_hung) = (AtomicU64::new(settings.disk_timeout), AtomicBool::new(false));
+    let server = Arc::new(Server { service, exports, archive, notes, pvs, disk_timeout, is_hung, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);
     watch_failures(&server);
@@ -301,6 +304,7 @@ fn watch_failures(server: &Arc<Server>) {
     let watch = async move {
         if let Error::DiskLost(error) = group.stopped().await
             && let Some(server) = server.upgrade()
+            && !server.is_hung.load(Ordering::SeqCst)
         {
             server.service.go_on_without(error);
         }
@@ -513,6 +517,7 @@ fn reload(server: &Arc<Server>) {
                 loaded.warnings.iter().for_each(log::warning);
                 let settings = loaded.settings();
                 server.service.set_settings(&settings, lists_of(&loaded));
+                server.disk_timeout.store(settings.disk_timeout, Ordering::Relaxed);
                 server.archive.set_settings(settings);
                 // The next server may have to do with older ones.
                 let _may_be_full = settings::keep(&server.service.name, &loaded);
@@ -536,6 +541,10 @@ fn log_stats(server: &Server) {
 /// Answers running requests, and then ends in the requested way.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
+    while server.is_hung.load(Ordering::SeqCst) {
+        // Another thread ends this process.
+        std::thread::sleep(END_LIMIT_WITHOUT_A_DISK);
+    }
     if ending == Ending::Destroyed {
         // EN2
         if !planted::is("destroyed_holds_on") {
@@ -707,7 +716,7 @@ fn upgrade(server: &Server) -> ! {
 }
 
 /// Leaves notes for the successor of a server that lost a disk. This server gets no more requests.
-fn leave_to_successor(server: &Server) -> Result<()> {
+pub(super) fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
     let lost = service.ending.lost();
