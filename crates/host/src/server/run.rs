@@ -37,7 +37,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a server that starts waits for the settings: one that follows another, which users wait for, and the first
@@ -146,6 +145,7 @@ pub fn main(options: &Options) -> u8 {
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
             }
             let ending = serve(&server, &listener, &signals, options);
+            hung::wait(&server);
             let code = finish(server, listener, ending);
             recorder::flush();
             drop(presence);
@@ -278,8 +278,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let mut service = Service::new(name, group, platform, &settings, lists_of(&loaded));
     service.reached = options.reached;
     service.read_only = read_only.unwrap_or_default();
-    let (disk_timeout, is_hung) = (AtomicU64::new(settings.disk_timeout), AtomicBool::new(false));
-    let server = Arc::new(Server { service, exports, archive, notes, pvs, disk_timeout, is_hung, pool });
+    let server = Arc::new(Server { service, exports, archive, notes, pvs, pool });
     server.service.note_members();
     devices::members::Joining::forget(name);
     watch_failures(&server);
@@ -304,7 +303,7 @@ fn watch_failures(server: &Arc<Server>) {
     let watch = async move {
         if let Error::DiskLost(error) = group.stopped().await
             && let Some(server) = server.upgrade()
-            && !server.is_hung.load(Ordering::SeqCst)
+            && !server.service.ending.is_hanging()
         {
             server.service.go_on_without(error);
         }
@@ -517,7 +516,6 @@ fn reload(server: &Arc<Server>) {
                 loaded.warnings.iter().for_each(log::warning);
                 let settings = loaded.settings();
                 server.service.set_settings(&settings, lists_of(&loaded));
-                server.disk_timeout.store(settings.disk_timeout, Ordering::Relaxed);
                 server.archive.set_settings(settings);
                 // The next server may have to do with older ones.
                 let _may_be_full = settings::keep(&server.service.name, &loaded);
@@ -541,10 +539,6 @@ fn log_stats(server: &Server) {
 /// Answers running requests, and then ends in the requested way.
 fn finish(server: Arc<Server>, listener: Listener, ending: Ending) -> u8 {
     let service = &server.service;
-    while server.is_hung.load(Ordering::SeqCst) {
-        // Another thread ends this process.
-        std::thread::sleep(END_LIMIT_WITHOUT_A_DISK);
-    }
     if ending == Ending::Destroyed {
         // EN2
         if !planted::is("destroyed_holds_on") {

@@ -14,7 +14,6 @@ use rowen_engine::disk::PvIndex;
 use rowen_engine::runtime::Task;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// A running server.
@@ -24,10 +23,6 @@ pub struct Server {
     pub archive: Arc<Archive>,
     pub notes: Arc<ServerNotes>,
     pub pvs: Arc<PvSet>,
-    /// `server/disk_timeout`, in seconds.
-    pub disk_timeout: AtomicU64,
-    /// A disk hangs, and this process ends for that (DT2).
-    pub is_hung: AtomicBool,
     // The last field, so that it is dropped last: everything above runs on it.
     pub pool: Arc<Pool>,
 }

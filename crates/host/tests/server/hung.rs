@@ -9,6 +9,7 @@ use crate::world::{kill, verifying_fio, wait_for};
 use rowen_control::protocol::{Outcome, Request};
 use rustix::process::Signal;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
@@ -17,13 +18,21 @@ pub const TESTS: &[Test] = &[
     ("hung::it_is_waited_for_if_the_settings_say_so", it_is_waited_for_if_the_settings_say_so),
 ];
 
-/// A group whose disks have so many seconds.
-fn patient_for(seconds: u32, make: fn() -> Pair) -> Pair {
-    let settings = rowen_host::paths::system_dir().join("rowen.conf");
-    fs::write(&settings, format!("server/disk_timeout = {seconds}\n")).unwrap();
-    let pair = std::panic::catch_unwind(make);
-    fs::remove_file(&settings).unwrap();
-    pair.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Settings that are gone when this is dropped: disks have so many seconds.
+struct Patience(PathBuf);
+
+impl Patience {
+    fn of(seconds: u32) -> Patience {
+        let settings = rowen_host::paths::system_dir().join("rowen.conf");
+        fs::write(&settings, format!("server/disk_timeout = {seconds}\n")).unwrap();
+        Patience(settings)
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
 }
 
 /// Whether threads of this process are there, as those that hang in the kernel. Its first one has ended then.
@@ -36,10 +45,14 @@ fn has_threads(pid: i32) -> bool {
 /// No error on a volume that lies on the other disk, and a pause of the time that is set. What lay on the disk is an error. What it
 /// answers later is nobody's, and it comes back when a user says so.
 fn the_others_go_on_without_it() {
-    let pair = patient_for(3, Pair::make);
+    let _settings = Patience::of(3);
+    let pair = Pair::make();
     let Pair { above, below, stays, goes } = &pair;
     write(goes, 1).and_then(|()| goes.sync_data()).unwrap();
     write(stays, 1).and_then(|()| stays.sync_data()).unwrap();
+    // Its successor is the keeper's child, whose end the keeper would wait for.
+    let first = above.signal_server(Signal::KILL);
+    wait_for("a server", || above.server() != first && pair.lacks(0));
     let before = above.server();
     let load = verifying_fio("stays", &above.node("stays"));
     std::thread::sleep(Duration::from_secs(1));
@@ -78,14 +91,16 @@ fn the_others_go_on_without_it() {
 
 /// DT3: the journal is on this disk alone.
 fn what_is_needed_is_waited_for() {
-    let pair = patient_for(3, || Pair::with_copies(1));
+    let _settings = Patience::of(3);
+    let pair = Pair::with_copies(1);
     let told = " s, and the volume group waits for it";
     waits(&pair, || pair.above.log().contains(told));
     wait_for("its answer", || pair.above.log().contains("answers again, after "));
 }
 
 fn it_is_waited_for_if_the_settings_say_so() {
-    let pair = patient_for(0, Pair::make);
+    let _settings = Patience::of(0);
+    let pair = Pair::make();
     let begun = Instant::now();
     waits(&pair, || begun.elapsed() > Duration::from_secs(12));
     assert!(!pair.above.log().contains("has answered nothing"));
