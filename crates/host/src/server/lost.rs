@@ -4,8 +4,8 @@
 //! * LD1 The next server of this boot leaves out a noted disk, even if the disk can be read again. The disk may have lost
 //!   acknowledged writes that were not flushed, and only the volumes with such writes report an error.
 //! * LD2 The server takes a disk back by itself only if the disk was away: its device was missing, or is another device
-//!   now. The disk must be as it was left (RT1) in two looks in a row. If a disk failed without being away, a user must
-//!   ask for it.
+//!   now. One that does not answer is not away. The disk must be as it was left (RT1) in two looks in a row. If a disk
+//!   failed without being away, a user must ask for it.
 //!
 //! The note is in the run directory: it survives servers, but not a boot. After a boot a user must ask, too.
 
@@ -184,6 +184,10 @@ impl Search {
             known.push(found.identity);
             is_new
         });
+        if there.is_empty() && self.seeker.is_silent(&pv.path) {
+            self.found = 0;
+            return Ok(None);
+        }
         let is_same = |found: &Found| lost.device == Some((found.identity, found.identity.appearance()));
         self.was_away |= !there.iter().any(|(_, found)| is_same(found));
         let [(path, found)] = &there[..] else {
