@@ -16,6 +16,7 @@ impl Group {
             false => self.checkpoint_turn(self.final_ticket(), true).await,
         };
         self.end_background();
+        self.core.members.legs().close();
         outcome
     }
 

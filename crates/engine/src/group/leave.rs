@@ -195,11 +195,13 @@ impl Group {
         }
         self.end_background();
         outcome?;
-        match self.core.disks.is_missing(pv) {
+        let outcome = match self.core.disks.is_missing(pv) {
             // Its label names the group until it is rewritten. The group no longer names it.
             true => Ok(()),
             false => Group::write_label(&*self.core.disks, pv, uuid).await,
-        }
+        };
+        self.core.members.legs().close();
+        outcome
     }
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.

@@ -88,6 +88,15 @@ impl Group {
         self.compare_unproven(pv).await?;
         // Before the superblock says that it is in use: from then on its regions that are open count as old.
         self.core.members.legs().prepare_return(pv).await?;
+        let outcome = self.restore_prepared(pv).await;
+        if self.out().has(usize::from(pv.0)) {
+            self.core.members.legs().return_failed(pv);
+        }
+        outcome
+    }
+
+    /// The rest of [`restore_missing`](Self::restore_missing), after its blocks were compared.
+    async fn restore_prepared(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         self.is_it(pv).await?;

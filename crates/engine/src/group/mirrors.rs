@@ -318,10 +318,11 @@ impl Group {
         let Some(_claim) = self.try_claim_table()? else { return Ok(()) };
         let hold = self.hold_checkpoints().await;
         let new = Arc::new(self.core.placement().filled(is_filled));
-        legs.set_runs(new.mirrored_runs()).await?;
         self.change_zones_of_mirrors(&new, Vec::new());
         drop(hold);
-        self.checkpoint().await
+        // Until the table says so, an opening without the first leg's disk does not use the second one.
+        self.checkpoint().await?;
+        legs.set_runs(new.mirrored_runs()).await
     }
 
     /// Takes pairs of free extents on two physical volumes, those with most free extents first.
