@@ -5,6 +5,7 @@ fn volume(name: &str, number: u8) -> Volume {
         name: name.into(),
         uuid: Uuid([number; 16]),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         extents: 25,
         read_only: false,
         autoactivate: true,

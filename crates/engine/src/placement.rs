@@ -517,6 +517,12 @@ impl Placement {
         (run.at + (block.0 - run.start)) / self.extent_blocks
     }
 
+    /// The second leg of a mirrored block, if it has one: its physical volume, and the extent there.
+    pub fn second_of(&self, block: VgBlock) -> Option<(u16, u64)> {
+        let run = self.run_of(block.0);
+        run.second.map(|(pv, at)| (pv, (at + (block.0 - run.start)) / self.extent_blocks))
+    }
+
     /// Adds the segments of the bytes [`start`, `start + len`) of the group's address space to `segments`,
     /// with the buffer offset `at`. Continues the last segment where it can.
     pub fn map_bytes(&self, mut start: u64, mut len: u64, mut at: u32, segments: &mut Segments) {

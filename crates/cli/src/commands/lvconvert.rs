@@ -10,7 +10,7 @@ use crate::roles::{Role, extents_of, role};
 use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
+use rowen_control::protocol::{GroupReport, Outcome, Request, SegmentType, VolumeKind, VolumeReport, VolumeSpec};
 use std::collections::BTreeSet;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
@@ -280,6 +280,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         name: data.name.clone(),
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: data.blocks,
         sector: data.sector,
         chunk_blocks,

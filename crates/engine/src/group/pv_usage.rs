@@ -10,7 +10,7 @@ use crate::units::{VgBlock, VolumeId};
 /// physical volume of the last block that was read.
 const MAX_LEAVES: usize = 64;
 
-/// Blocks of a volume on one physical volume.
+/// Blocks of a volume on one physical volume; of mirrored blocks, on a pair of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PvUsage {
     /// The physical volume's place in the group.
@@ -18,6 +18,9 @@ pub struct PvUsage {
     /// The extent of the physical volume that holds the first of these blocks, in the volume's order.
     pub first_extent: u64,
     pub blocks: u64,
+    /// Of mirrored blocks: the physical volume of the second leg, and its extent with the first of these blocks. None: they
+    /// are not mirrored, or have one leg.
+    pub second: Option<(u16, u64)>,
 }
 
 impl Group {
@@ -42,11 +45,15 @@ impl Group {
                 while at < end {
                     let (pv, pv_end) = placement.pv_of(VgBlock(at));
                     let blocks = end.min(pv_end) - at;
-                    match places.iter_mut().find(|place| place.pv == pv.0) {
+                    let second = placement.second_of(VgBlock(at));
+                    let is_there = |place: &&mut PvUsage| {
+                        place.pv == pv.0 && place.second.map(|(pv, _)| pv) == second.map(|(pv, _)| pv)
+                    };
+                    match places.iter_mut().find(is_there) {
                         Some(place) => place.blocks += blocks,
                         None => {
                             let first_extent = placement.pe_of(VgBlock(at));
-                            places.push(PvUsage { pv: pv.0, first_extent, blocks });
+                            places.push(PvUsage { pv: pv.0, first_extent, blocks, second });
                         }
                     }
                     at += blocks;
