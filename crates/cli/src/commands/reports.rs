@@ -13,8 +13,8 @@ use crate::roles::MOVE;
 use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
 use rowen_control::protocol::{
-    Attributes, FullPolicy, GroupReport, Index, NodeState, Outcome, PvReport, Request, VolumeKind, VolumePlaces,
-    VolumeReport, VolumeState,
+    Attributes, FullPolicy, GroupReport, Index, Legs, NodeState, Outcome, PvReport, Request, SegmentType, VolumeKind,
+    VolumePlaces, VolumeReport, VolumeState,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 
