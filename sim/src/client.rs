@@ -10,7 +10,9 @@ use crate::stamp::{self, Found, SECTOR};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, PageBuf};
 use rowen_engine::error::{Error, Result};
-use rowen_engine::group::{Attributes, FullPolicy, Group, NewSnapshot, NewVolume, Volume, VolumeKind, VolumeState};
+use rowen_engine::group::{
+    Attributes, FullPolicy, Group, NewSnapshot, NewVolume, SegmentType, Volume, VolumeKind, VolumeState,
+};
 use rowen_engine::units::{Uuid, VolumeId};
 use std::future::Future;
 use std::pin::Pin;
@@ -149,7 +151,11 @@ impl Client {
             full: spec.full,
             attributes: Attributes::default(),
         };
-        let done = self.group.create_volume(new).await;
+        let segment = self.oracle.lock().segment;
+        let done = match segment {
+            SegmentType::Linear => self.group.create_volume(new).await,
+            SegmentType::Raid1 => self.group.create_mirrored(new, &[]).await,
+        };
         if let Some(outcome) = outcome(&done) {
             self.oracle.lock().end_create(command, outcome);
         }

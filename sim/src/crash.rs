@@ -22,7 +22,8 @@ use rowen_engine::disk::{Disks, PvGeometry};
 use rowen_engine::error::Error;
 use rowen_engine::format::node::CAPACITY;
 use rowen_engine::group::{
-    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, Stats, VolumeInfo, VolumeKind, VolumeState,
+    Attributes, Config, FullPolicy, Group, NewGroup, NewPv, NewVolume, SegmentType, Stats, VolumeInfo, VolumeKind,
+    VolumeState,
 };
 use rowen_engine::units::Uuid;
 use std::collections::BTreeMap;
@@ -68,6 +69,8 @@ pub fn plain_volume(name: &str, number: u8, kind: VolumeKind, blocks: u64) -> Ne
 pub struct Setup {
     pub pvs: Vec<PvGeometry>,
     pub extent_blocks: u64,
+    /// The type of its volumes.
+    pub segment: SegmentType,
     /// See [`NewGroup`].
     pub second_journal: Option<u64>,
     pub config: Config,
@@ -81,6 +84,7 @@ impl Setup {
         Setup {
             pvs: vec![PvGeometry { size: mib << 20, sector: 512 }; count],
             extent_blocks: 256,
+            segment: SegmentType::Linear,
             second_journal: None,
             config: Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, orphan_blocks: 1, ..Config::default() },
             faults: Faults::default(),
@@ -206,7 +210,9 @@ impl Explorer<'_> {
                 return report;
             }
         };
-        let oracle = Arc::new(Mutex::new(Oracle::default()));
+        let mut oracle = Oracle::default();
+        oracle.segment = self.setup.segment;
+        let oracle = Arc::new(Mutex::new(oracle));
         let client = Client::new(world.handle(), group.clone(), oracle.clone());
         let mut runner = Runner::new(client);
         let (skipped, explored) = steps.split_at(self.skip_steps.min(steps.len()));

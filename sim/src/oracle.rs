@@ -16,6 +16,7 @@ use crate::client::BLOCK;
 use crate::disk::UnknownSectors;
 use crate::stamp::Found;
 use rowen_engine::fixed_hash::Map;
+use rowen_engine::group::SegmentType;
 use rowen_engine::planted;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,6 +188,8 @@ pub enum Command {
 /// All requests of a group, and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
+    /// The type of new volumes.
+    pub segment: SegmentType,
     clock: u64,
     requests: u64,
     pub volumes: BTreeMap<Vol, Volume>,

@@ -34,6 +34,7 @@ fn config() -> Config {
 fn setup(pvs: usize) -> Setup {
     Setup {
         pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; pvs],
+        segment: Default::default(),
         second_journal: None,
         extent_blocks: EXTENT,
         config: config(),

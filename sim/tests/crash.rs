@@ -2,7 +2,7 @@
 //!
 //! Rules J1, J2, J3, J4, G1, G2, G3, D2, D3, V2, V3, S2 and M1.
 
-use rowen_engine::group::Config;
+use rowen_engine::group::{Config, SegmentType};
 use rowen_sim::crash::{Effort, Explorer, Report, Setup, State};
 use rowen_sim::disk::{POLICIES, Policy};
 use rowen_sim::effort::{percent, scaled};
@@ -26,6 +26,10 @@ fn setup(seed: u64) -> Setup {
         5 => setup.extent_blocks = 1,
         6 => setup.extent_blocks = 32,
         _ => {}
+    }
+    if seed % 4 == 2 {
+        setup.segment = SegmentType::Raid1;
+        setup.pvs[0].size += 4 << 20;
     }
     setup
 }

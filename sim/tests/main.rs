@@ -36,6 +36,7 @@ mod large_frees;
 mod members;
 mod merge_races;
 mod metadata_repairs;
+mod mirrors;
 mod model;
 mod moves;
 mod moves_aborted;

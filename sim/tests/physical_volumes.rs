@@ -64,7 +64,7 @@ fn survivor(image: Image, seed: u64) -> u64 {
 }
 
 fn setup() -> Setup {
-    Setup { pvs: vec![PV], extent_blocks: 256, second_journal: None, config: config(), faults: Faults::default() }
+    Setup { pvs: vec![PV], config: config(), ..Setup::small(1, 1) }
 }
 
 /// A volume with a snapshot, both written, in a group of one physical volume.

@@ -22,6 +22,7 @@ fn setup() -> Setup {
     let config = Config { cache_bytes: 256 << 10, dirty_bytes: 64 << 10, ..Config::default() };
     Setup {
         pvs: vec![PvGeometry { size: 8 * MIB, sector: 512 }; 3],
+        segment: Default::default(),
         second_journal: None,
         extent_blocks: EXTENT,
         config,

@@ -49,6 +49,8 @@ pub mod hostile;
 #[cfg(test)]
 mod iostat_test;
 #[cfg(test)]
+mod mirrors_test;
+#[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod missing_test;
 #[cfg(test)]

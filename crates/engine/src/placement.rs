@@ -485,10 +485,10 @@ impl Placement {
         ranges
     }
 
-    /// The runs on these extents of a physical volume, in their order.
+    /// The runs on these extents of a physical volume that are not mirrored, in their order.
     pub fn runs_at(&self, pv: PvIndex, extents: &Range<u64>) -> Vec<PlacedRun> {
         let blocks = extents.start.saturating_mul(self.extent_blocks)..extents.end.saturating_mul(self.extent_blocks);
-        let on = self.runs.iter().filter(|run| run.pv == pv.0);
+        let on = self.runs.iter().filter(|run| run.pv == pv.0 && !self.is_mirrored(run.start));
         let mut runs: Vec<PlacedRun> = on.filter_map(|run| run.cut_place(&blocks)).collect();
         runs.sort_unstable_by_key(|run| run.at);
         runs
@@ -511,16 +511,12 @@ impl Placement {
         (run.complete_legs().all(|(pv, _)| is_missing(PvIndex(pv))), run.end)
     }
 
-    /// The extent of its physical volume that holds `block`.
-    pub fn pe_of(&self, block: VgBlock) -> u64 {
-        let run = self.run_of(block.0);
-        (run.at + (block.0 - run.start)) / self.extent_blocks
-    }
-
-    /// The second leg of a mirrored block, if it has one: its physical volume, and the extent there.
-    pub fn second_of(&self, block: VgBlock) -> Option<(u16, u64)> {
-        let run = self.run_of(block.0);
-        run.second.map(|(pv, at)| (pv, (at + (block.0 - run.start)) / self.extent_blocks))
+    /// The physical volumes that hold `block`, each with its extent there, and the end of the run of blocks that follow it
+    /// on all of them.
+    pub fn legs_of(&self, block: VgBlock) -> (impl Iterator<Item = (PvIndex, u64)> + use<>, u64) {
+        let run = *self.run_of(block.0);
+        let (skipped, extent_blocks) = (block.0 - run.start, self.extent_blocks);
+        (run.legs().map(move |(pv, at)| (PvIndex(pv), (at + skipped) / extent_blocks)), run.end)
     }
 
     /// Adds the segments of the bytes [`start`, `start + len`) of the group's address space to `segments`,

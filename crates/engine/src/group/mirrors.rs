@@ -170,6 +170,11 @@ impl Group {
         }
     }
 
+    /// Whether no physical volume is behind, and no leg is being filled.
+    pub fn mirrors_are_caught_up(&self) -> bool {
+        self.root.lock().written.behind == 0 && !self.core.placement().runs().iter().any(|run| run.is_filling)
+    }
+
     /// Whether more mirrored extents will be needed soon.
     pub(super) fn is_short_of_mirrored(&self) -> bool {
         let placement = self.core.placement();

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
 use crate::format::zones::MAX_ZONES;
 use crate::map::{self, MapError};
-use crate::model::{NewMove, PvExtents};
+use crate::model::{NewMove, PvExtents, SegmentType};
 use crate::moving::Window;
 use crate::placement::{PlacedRun, Placement};
 use crate::planted;
@@ -169,6 +169,22 @@ impl Group {
     }
 
     /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
+    /// Legs of mirrors do not move.
+    fn refuse_mirrors(&self, wanted: &NewMove, extents: &[Range<u64>]) -> Result<()> {
+        let placement = self.core.placement();
+        let blocks = |run: &Range<u64>| run.start * placement.extent_blocks..run.end * placement.extent_blocks;
+        let refused = match wanted.volume {
+            Some(id) => self.volume_now(id)?.segment() == SegmentType::Raid1,
+            None => extents.iter().any(|run| placement.has_leg_in(wanted.from, &blocks(run))),
+        };
+        match refused {
+            true => {
+                Err(Error::Invalid("legs of mirrored volumes cannot be moved; move the other volumes by name".into()))
+            }
+            false => Ok(()),
+        }
+    }
+
     async fn prepare_move(
         self: &Arc<Self>,
         wanted: &NewMove,
@@ -176,6 +192,7 @@ impl Group {
         is_whole: bool,
     ) -> Result<(u64, Vec<PlacedRun>)> {
         let placement = self.core.placement();
+        self.refuse_mirrors(wanted, extents)?;
         let on_source: Vec<PlacedRun> =
             extents.iter().flat_map(|extents| placement.runs_at(wanted.from, extents)).collect();
         let targets = self.places_on(&wanted.to)?;

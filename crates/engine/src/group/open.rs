@@ -408,6 +408,10 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let roots = stream.trees.iter().map(|t| &t.tree).chain([&stream.free_tree]).filter_map(|t| t.root);
     let written = roots.map(|r| r.generation).max().is_none_or(|newest| newest <= root.generation);
     let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
+    // Mirrored free blocks are the rest.
+    let has_mirrored = placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start));
+    let pv_free = stream.pv_free.iter().try_fold(0u64, |sum, free| sum.checked_add(*free));
+    let adds_up = pv_free.is_some_and(|sum| sum == stream.free_blocks || has_mirrored && sum < stream.free_blocks);
     let checks = [
         (written, "a tree's root is younger than the checkpoint"),
         (known, "a tree has an epoch above the group's"),
@@ -426,11 +430,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
             "it names physical volumes as not allocatable that do not exist",
         ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
-        (
-            stream.pv_free.len() == root.pvs.len()
-                && stream.pv_free.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)) == Some(stream.free_blocks),
-            "the free blocks of its physical volumes do not add up",
-        ),
+        (stream.pv_free.len() == root.pvs.len() && adds_up, "the free blocks of its physical volumes do not add up"),
     ];
     match checks.iter().find(|(good, _)| !good) {
         Some((_, what)) => Err(stream_corrupt(what)),

@@ -1,5 +1,6 @@
 //! The places of a volume's blocks, for reports. A report lists each physical volume that has blocks of the volume,
-//! with the extent of the first block there, in the volume's order.
+//! with the extent of the first block there, in the volume's order. Mirrored blocks have an entry
+//! for each pair of physical volumes.
 
 use super::Group;
 use crate::error::{Error, Result};
@@ -43,18 +44,16 @@ impl Group {
                 let mut at = extent.value;
                 let end = extent.value + u64::from(extent.len);
                 while at < end {
-                    let (pv, pv_end) = placement.pv_of(VgBlock(at));
-                    let blocks = end.min(pv_end) - at;
-                    let second = placement.second_of(VgBlock(at));
+                    let (mut legs, run_end) = placement.legs_of(VgBlock(at));
+                    let blocks = end.min(run_end) - at;
+                    let (pv, first_extent) = legs.next().expect("a block has a place");
+                    let second = legs.next().map(|(pv, extent)| (pv.0, extent));
                     let is_there = |place: &&mut PvUsage| {
                         place.pv == pv.0 && place.second.map(|(pv, _)| pv) == second.map(|(pv, _)| pv)
                     };
                     match places.iter_mut().find(is_there) {
                         Some(place) => place.blocks += blocks,
-                        None => {
-                            let first_extent = placement.pe_of(VgBlock(at));
-                            places.push(PvUsage { pv: pv.0, first_extent, blocks, second });
-                        }
+                        None => places.push(PvUsage { pv: pv.0, first_extent, blocks, second }),
                     }
                     at += blocks;
                 }

@@ -549,6 +549,15 @@ impl Journal {
         }
     }
 
+    /// The answer to a request that failed with this error: if the group stops because of a disk that it can do without,
+    /// the next process answers (MB9).
+    pub fn answer(&self, error: Error) -> Error {
+        match (&error, self.failed()) {
+            (Error::Disk(_), Err(stopped @ Error::DiskLost(_))) => stopped,
+            _ => error,
+        }
+    }
+
     /// Stops the journal: `doing` failed, and the state of the disk is unknown (J5). If the group can continue without
     /// that disk, the next process answers the requests in flight (MB9).
     pub fn stop_after(&self, error: Error, doing: &str) {

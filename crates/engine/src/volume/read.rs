@@ -38,7 +38,7 @@ impl Volume {
             if let Some(op) = op {
                 self.state.lock().finish(op);
             }
-            return outcome;
+            return outcome.map_err(|error| self.core.journal.answer(error));
         }
     }
 

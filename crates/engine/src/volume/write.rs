@@ -30,7 +30,7 @@ impl Volume {
                         }
                         outcome => {
                             self.wrote(&places);
-                            return outcome.map(drop).map_err(Error::from);
+                            return outcome.map(drop).map_err(|error| self.core.journal.answer(error.into()));
                         }
                     }
                 }

@@ -1,0 +1,337 @@
+//! Mirrored volumes in a group: disks that fail, return, are removed and replaced.
+
+use crate::journal_copies::BLOCKS;
+use parking_lot::Mutex;
+use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::error::Error;
+use rowen_engine::group::{FullPolicy, Group, PvExtents, SegmentType, VolumeInfo, VolumeKind};
+use rowen_engine::runtime::Runtime;
+use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
+use rowen_sim::crash::{Setup, plain_volume};
+use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
+use rowen_sim::effort::scaled;
+use rowen_sim::exec::{Handle, World};
+use rowen_sim::oracle::{Oracle, Since, Vol};
+use rowen_sim::rng::Rng;
+use rowen_sim::stamp::Found;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Shared = Arc<Mutex<Oracle>>;
+
+fn setup(pvs: usize) -> Setup {
+    let mut setup = Setup { segment: SegmentType::Raid1, second_journal: Some(4), ..Setup::small(pvs, 40) };
+    setup.extent_blocks = 64;
+    setup.config.leaves_failed_disks = true;
+    setup
+}
+
+struct Made {
+    world: World,
+    disks: Arc<SimDisks>,
+    client: Client,
+    vols: Vec<Vol>,
+}
+
+fn made(seed: u64, setup: &Setup) -> Made {
+    let world = World::new(seed);
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    client.oracle.lock().segment = setup.segment;
+    let vols = world.run(volumes(&client));
+    Made { world, disks, client, vols }
+}
+
+/// A thick and a thin volume with contents, and a snapshot.
+async fn volumes(client: &Client) -> Vec<Vol> {
+    let mut vols = Vec::new();
+    for kind in [VolumeKind::Thick, VolumeKind::Thin] {
+        let vol =
+            client.create(VolumeSpec { kind, blocks: BLOCKS, chunk_blocks: 1, full: FullPolicy::Fail }).await.unwrap();
+        for at in (0..BLOCKS - 8).step_by(16) {
+            client.write(vol, at * BLOCK, 5 * BLOCK, &[]).await.unwrap();
+        }
+        client.flush(vol).await.unwrap();
+        vols.push(vol);
+    }
+    let snapshots = client.snapshot(&vols[..1], SnapshotKind::default()).await.unwrap();
+    vols.extend(snapshots);
+    vols
+}
+
+/// Random writes, with flushes, until the group stops.
+fn load(client: &Client, vol: Vol, seed: u64, writes: u64, handle: &Arc<Handle>) -> Op {
+    let (client, handle) = (client.clone(), handle.clone());
+    Box::pin(async move {
+        let mut rng = Rng::new(seed);
+        for n in 0..writes {
+            let at = rng.below(BLOCKS - 40);
+            let mut done = client.write(vol, at * BLOCK + rng.below(BLOCK), rng.range(1, 40), &[]).await;
+            if n % 3 == 0 && done.is_ok() {
+                done = client.flush(vol).await;
+            }
+            match done {
+                Ok(()) => {}
+                Err(Error::DiskLost(_) | Error::Poisoned(_)) => break,
+                Err(error) => return Err(error),
+            }
+            handle.sleep(Duration::from_micros(rng.below(60))).await;
+        }
+        Ok(())
+    })
+}
+
+fn loads(made: &Made, seed: u64, writes: u64) -> Vec<Op> {
+    let handle = made.world.handle();
+    made.vols.iter().map(|vol| load(&made.client, *vol, seed + u64::from(*vol), writes, &handle)).collect()
+}
+
+/// The disk fails under load. No request gets an error but that the disk is lost.
+fn fails(made: &Made, pv: PvIndex, seed: u64) {
+    let handle = made.world.handle();
+    let mut ops = loads(made, seed, 400);
+    let disks = made.disks.clone();
+    ops.push(Box::pin(async move {
+        handle.sleep(Duration::from_micros(Rng::new(seed).below(6000))).await;
+        disks.set_faults(Faults { away: Some(pv), ..Faults::default() });
+        Ok(())
+    }));
+    for done in made.world.run(made.client.together(ops)) {
+        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    match made.client.group.failed().expect_err("a disk has failed") {
+        Error::DiskLost(error) => assert_eq!(error.pv, pv, "seed {seed}"),
+        error => panic!("seed {seed}: {error}"),
+    }
+}
+
+/// Opens the group on this image and reads everything.
+fn open(image: Image, setup: &Setup, before: &Made, lineage: Option<u64>, since: Since) -> Made {
+    let world = World::new(12);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let (as_disks, config) = (disks.clone() as Arc<dyn Disks>, setup.config.clone());
+    let group = match lineage {
+        Some(lineage) => world.run(Group::open_without(as_disks, world.handle(), config, lineage)),
+        None => world.run(Group::open(as_disks, world.handle(), config)),
+    };
+    let client = Client::new(world.handle(), group.unwrap(), before.client.oracle.clone());
+    let made = Made { world, disks, client, vols: before.vols.clone() };
+    made.judge(since);
+    made
+}
+
+impl Made {
+    fn judge(&self, since: Since) {
+        for info in self.client.group.volumes() {
+            let (vol, sectors) = (number(info.uuid), info.blocks * BLOCK);
+            let found =
+                self.world.run(self.client.look(vol, 0, sectors)).unwrap_or_else(|why| panic!("volume {vol}: {why}"));
+            let judged = self.client.oracle.lock().judge(vol, 0, &found, since);
+            judged.unwrap_or_else(|why| panic!("volume {vol}: {why}"));
+        }
+        let check = self.world.run(self.client.group.check_open()).unwrap();
+        assert_eq!(check.findings, Vec::<String>::new());
+    }
+
+    fn killed(&self, seed: u64) -> Image {
+        self.disks.moment().killed(&mut Rng::new(seed))
+    }
+
+    /// Waits until both legs of everything are the same.
+    fn caught_up(&self) {
+        let (group, handle) = (self.client.group.clone(), self.world.handle());
+        self.world.run(async move {
+            for _ in 0..100_000 {
+                if group.mirror_info().unsynced == 0 && group.mirrors_are_caught_up() {
+                    return;
+                }
+                handle.sleep(Duration::from_millis(1)).await;
+            }
+            panic!("the legs are not made equal: {:?}", group.mirror_info());
+        });
+    }
+}
+
+/// A disk fails; the group goes on with everything; the disk returns, is caught up, and the other one fails.
+fn each_fails_in_turn(seed: u64) {
+    let setup = setup(2);
+    let first = PvIndex((seed % 2) as u16);
+    let second = PvIndex(1 - first.0);
+    let made = made(seed, &setup);
+    fails(&made, first, seed);
+    let mut image = made.killed(seed);
+    image.set_size(first, 0);
+    let without = open(image, &setup, &made, Some(7), Since::Death);
+    for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
+        done.unwrap();
+    }
+    without.world.run(without.client.snapshot(&without.vols[1..2], SnapshotKind::default())).unwrap();
+    without.judge(Since::Death);
+    without.world.run(without.client.close()).unwrap();
+    let policy = POLICIES[(seed / 2) as usize % POLICIES.len()];
+    let cut = made.disks.moment().power_cut(policy, &mut Rng::new(seed));
+    let back = open(without.killed(2).with_pv_of(first, &cut), &setup, &without, None, Since::Death);
+    back.world.run(back.client.group.restore_missing(first)).unwrap();
+    back.judge(Since::Death);
+    for done in back.world.run(back.client.together(loads(&back, seed + 20, 60))) {
+        done.unwrap();
+    }
+    back.caught_up();
+    back.judge(Since::Death);
+    fails(&back, second, seed + 30);
+    let mut image = back.killed(seed);
+    image.set_size(second, 0);
+    let _last = open(image, &setup, &back, Some(9), Since::Death);
+}
+
+#[test]
+fn each_of_two_disks_fails_in_turn() {
+    for seed in 0..scaled(24) {
+        each_fails_in_turn(seed);
+    }
+}
+
+/// Power is cut under load. Everything that was flushed is there, with both disks and then with either alone, and what
+/// was read once is read again.
+fn cuts(seed: u64) {
+    let setup = setup(2);
+    let made = made(seed, &setup);
+    made.disks.keep_moments();
+    for done in made.world.run(made.client.together(loads(&made, seed, 40))) {
+        done.unwrap();
+    }
+    let oracle = made.client.oracle.clone();
+    let mut rng = Rng::new(seed);
+    let moments = made.disks.take_moments();
+    let moment = &moments[rng.below(moments.len() as u64) as usize];
+    let policy = POLICIES[(seed as usize) % POLICIES.len()];
+    let image = moment.power_cut(policy, &mut rng);
+    let Ok(both) = try_open(image.clone(), &setup, &oracle, None) else { panic!("seed {seed}: not opened") };
+    let seen = both.contents();
+    both.disks.moment();
+    let mut image = both.killed(seed);
+    let gone = PvIndex((seed % 2) as u16);
+    image.set_size(gone, 0);
+    let alone = try_open(image, &setup, &oracle, Some(5)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let again = alone.contents();
+    for ((vol, before), (_, after)) in seen.iter().zip(&again) {
+        let first = (0..before.len()).find(|at| before[*at] != after[*at]);
+        assert_eq!(first, None, "seed {seed}: volume {vol} changes when disk {} goes", gone.0);
+    }
+}
+
+fn try_open(image: Image, setup: &Setup, oracle: &Shared, lineage: Option<u64>) -> Result<Made, Error> {
+    let world = World::new(12);
+    let disks = SimDisks::with_image(world.handle(), image);
+    let (as_disks, config) = (disks.clone() as Arc<dyn Disks>, setup.config.clone());
+    let group = match lineage {
+        Some(lineage) => world.run(Group::open_without(as_disks, world.handle(), config, lineage)),
+        None => world.run(Group::open(as_disks, world.handle(), config)),
+    }?;
+    let client = Client::new(world.handle(), group, oracle.clone());
+    Ok(Made { world, disks, client, vols: Vec::new() })
+}
+
+impl Made {
+    /// All sectors of all volumes.
+    fn contents(&self) -> Vec<(Vol, Vec<Found>)> {
+        let volumes = self.client.group.volumes();
+        let read = |info: &VolumeInfo| {
+            let vol = number(info.uuid);
+            (vol, self.world.run(self.client.look(vol, 0, info.blocks * BLOCK)).unwrap())
+        };
+        volumes.iter().map(read).collect()
+    }
+}
+
+#[test]
+fn what_was_read_after_a_cut_stays_when_a_disk_goes() {
+    for seed in 0..scaled(40) {
+        cuts(seed);
+    }
+}
+
+/// A disk fails and is removed for good, its legs are replaced on a third one, and then the other one fails.
+fn replaced(seed: u64) {
+    let setup = setup(3);
+    let made = made(seed, &setup);
+    let legs = |made: &Made, pv: u16| {
+        made.client.group.mirror_info().runs.iter().any(|run| run.run.legs.iter().any(|leg| leg.pv.0 == pv))
+    };
+    // It has no copy of the journal in some seeds.
+    let gone = (0..3).rev().find(|pv| legs(&made, *pv)).unwrap();
+    fails(&made, PvIndex(gone), seed);
+    let mut image = made.killed(seed);
+    image.set_size(PvIndex(gone), 0);
+    let without = open(image, &setup, &made, Some(7), Since::Death);
+    let group = without.client.group.clone();
+    without.world.run(group.close_without(PvIndex(gone))).unwrap();
+    let left = Setup { pvs: setup.pvs[..2].to_vec(), ..setup.clone() };
+    let others: Vec<usize> = (0..3).filter(|pv| *pv != usize::from(gone)).collect();
+    let image = without.killed(3).reordered(&others);
+    let two = open(image, &left, &without, None, Since::Death);
+    let single = two.client.group.mirror_info().single;
+    assert!(single > 0, "seed {seed}");
+    let repaired = two.world.run(two.client.group.repair_mirrors(&[])).unwrap();
+    assert_eq!((repaired, two.client.group.mirror_info().single), (single, 0), "seed {seed}");
+    for done in two.world.run(two.client.together(loads(&two, seed + 20, 60))) {
+        done.unwrap();
+    }
+    two.caught_up();
+    two.judge(Since::Death);
+    let next = PvIndex((seed % 2) as u16);
+    fails(&two, next, seed + 30);
+    let mut image = two.killed(seed);
+    image.set_size(next, 0);
+    let _last = open(image, &left, &two, Some(9), Since::Death);
+}
+
+#[test]
+fn legs_of_a_disk_that_was_removed_are_replaced() {
+    for seed in 0..scaled(12) {
+        replaced(seed);
+    }
+}
+
+/// Extents become mirrored for volumes, and linear again when those are gone.
+#[test]
+fn extents_are_lent_to_mirrors_and_come_back() {
+    let setup = setup(2);
+    let world = World::new(3);
+    let (_, group) = setup.make(&world).unwrap();
+    let free = || group.info().free_extents;
+    let before = free();
+    let most = before / 2 - 2;
+    let new =
+        |name: &str, number, extents| plain_volume(name, number, VolumeKind::Thick, extents * setup.extent_blocks);
+    let too_large = world.run(group.create_mirrored(new("large", 1, before / 2 + 1), &[]));
+    assert!(matches!(too_large, Err(Error::NoSpace { .. })), "{too_large:?}");
+    for number in 2..5 {
+        let id = world.run(group.create_mirrored(new("m", number, most), &[])).unwrap();
+        assert_eq!(group.volumes()[0].segment, SegmentType::Raid1);
+        assert!(group.mirror_info().extents >= most && free() <= 8, "{:?}", group.mirror_info());
+        world.run(group.remove(&[id])).unwrap();
+        world.run(group.reclaim_idle()).unwrap();
+        let id = world.run(group.create_volume(new("l", number + 10, before - 2))).unwrap();
+        world.run(group.remove(&[id])).unwrap();
+        assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
+    }
+    let here = [PvExtents { pv: PvIndex(0), extents: 0..20 }];
+    let alone = world.run(group.create_mirrored(new("a", 20, 4), &here));
+    assert!(matches!(alone, Err(Error::NoSpace { .. })), "both legs on one disk: {alone:?}");
+}
+
+/// What cannot be done with physical volumes that have legs.
+#[test]
+fn a_disk_with_legs_does_not_leave() {
+    let made = made(4, &setup(3));
+    let group = &made.client.group;
+    for pv in 0..3 {
+        let outcome = made.world.run(group.vacate_pv(PvIndex(pv)));
+        assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
+    }
+    let single = World::new(5);
+    let (_, alone) = setup(1).make(&single).unwrap();
+    let outcome = single.run(alone.create_mirrored(plain_volume("m", 1, VolumeKind::Thick, 64), &[]));
+    assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
+}
