@@ -49,6 +49,7 @@ pub mod hostile;
 #[cfg(test)]
 mod iostat_test;
 #[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod mirrors_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]

@@ -48,3 +48,26 @@ fn a_mirrored_volume_is_shown_as_lvm_shows_one() {
         rc=0",
     );
 }
+
+#[test]
+fn probe() {
+    let Ok(script) = std::fs::read_to_string("/root/w/c-logs/probe") else { return };
+    let mut world = made("/dev/ubda /dev/ubdb");
+    let mut label = None;
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.split_once(' ') {
+            Some(("NEW", disks)) => world = made(disks),
+            Some(("LOSE", disk)) => label = Some(world.lose_disk("v", disk)),
+            Some(("FOUND", _)) => world.labels.push(label.take().unwrap()),
+            Some(("WRITE", volume)) => world.write(volume, 300),
+            Some(("REPORT", _)) => println!("{:#?}", world.report("v").mirrors),
+            _ => {
+                let printed = world.run(line);
+                println!("        $ {line}");
+                printed.out.lines().for_each(|line| println!("        O|{line}$"));
+                printed.err.lines().for_each(|line| println!("        E|{line}"));
+                println!("        rc={}\n", printed.code);
+            }
+        }
+    }
+}

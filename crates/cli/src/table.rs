@@ -672,6 +672,7 @@ pub const COMMANDS: &[Command] = &[
             VdoPool,
             MergeMirrors,
             SplitMirrors,
+            Name,
             TrackChanges,
             ReplacePv,
             SplitSnapshot,

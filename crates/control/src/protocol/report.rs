@@ -70,6 +70,13 @@ pub struct MirrorReport {
     pub stuck_bytes: u64,
 }
 
+impl MirrorReport {
+    /// So many of the extents, in bytes.
+    pub fn bytes_of(&self, extents: u64) -> u64 {
+        (self.bytes / self.extents.max(1)).saturating_mul(extents)
+    }
+}
+
 impl From<engine::MirrorInfo> for MirrorReport {
     fn from(info: engine::MirrorInfo) -> Self {
         MirrorReport {
