@@ -2058,6 +2058,8 @@ fn lvm_describes_itself() {
         "$ lvm segtypes
         O|  linear$
         O|  striped$
+        O|  raid1$
+        O|  mirror$
         O|  snapshot$
         O|  thin$
         O|  thin-pool$

@@ -42,7 +42,7 @@ impl Source<'_> {
             return mirrors::check_room(session, report, (name, extents), self.on);
         }
         let (group, free) = (&report.name, session.free_extents(report, extents)?);
-        if extents > free {
+        if extents > free.saturating_add(places::to_dissolve(report)) {
             return Err(Failure::failed(format!(
                 "Volume group \"{group}\" has insufficient free space ({free} extents): {extents} required."
             )));

@@ -72,10 +72,13 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     let activation = args.activation();
     let asks_nothing = change.is_nothing() && activation.is_none();
     let pretends = CHANGES_NOTHING.iter().any(|option| args.has(*option));
-    if (asks_nothing && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option))) || !args.names_something() {
+    let of_mirrors = NO_MIRRORS.iter().copied().find(|option| args.has(*option));
+    if (asks_nothing && of_mirrors.is_none() && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option)))
+        || !args.names_something()
+    {
         return Err(Failure::NoForm);
     }
-    if let Some(option) = NO_MIRRORS.iter().copied().find(|option| args.has(*option)) {
+    if let Some(option) = of_mirrors {
         session.select_by(args, false)?.end()?;
         let long = option.spec().long;
         return Err(Failure::failed(format!(

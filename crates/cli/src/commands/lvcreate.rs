@@ -208,9 +208,9 @@ fn pv_words(args: &Args) -> &[String] {
 }
 
 /// The physical volumes or extents that a thick volume uses.
-fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result<Vec<PvPart>> {
+fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport, segment: SegmentType) -> Result<Vec<PvPart>> {
     let parts = places::named(session, report, pv_words(args))?;
-    places::usable(session, report, parts)
+    places::usable(session, report, segment, parts)
 }
 
 /// Refuses a choice of physical volumes for volumes that allocate blocks when they are written.
@@ -387,7 +387,7 @@ fn plain(session: &mut Session<'_>, args: &Args, segment: SegmentType) -> Result
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
-    let on = chosen(session, args, &report)?;
+    let on = chosen(session, args, &report, segment)?;
     let source = Source { segment, on: &on };
     let extents = size_in_extents(session, args, &report, None, source)?;
     let name = free_name(&report, name)?;

@@ -216,7 +216,7 @@ fn chosen(
 ) -> Result<Vec<PvPart>> {
     let parts = places::named(session, report, words)?;
     let what = match role(volume) {
-        Role::Plain => return places::usable(session, report, parts),
+        Role::Plain => return places::usable(session, report, volume.segment, parts),
         Role::Pool => "a thin pool",
         Role::Thin => "a thin volume",
         Role::Snapshot => "a snapshot",
@@ -396,7 +396,8 @@ fn check_room(
         _ if volume.is_mirrored() => mirrors::check_room(session, report, (&volume.name, more), on),
         // A pool reserves nothing, but a pool larger than the group is a mistake.
         Role::Plain | Role::Snapshot | Role::Pool => {
-            places::refuse_more(more, can_grow_by(session, report, volume, on, more)?)
+            let free = can_grow_by(session, report, volume, on, more)?;
+            places::refuse_more(more, free.saturating_add(places::to_dissolve(report)))
         }
     }
 }

@@ -145,6 +145,10 @@ pub fn check_room(
     (name, extents): (&str, u64),
     on: &[PvPart],
 ) -> Result {
+    // The server refuses it, in LVM's words.
+    if report.missing().next().is_some() {
+        return Ok(());
+    }
     let room = room(session, report, on, extents)?;
     let needed = extents.saturating_mul(COPIES);
     if extents <= room.extents {
@@ -191,7 +195,7 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
     }
     let words = args.positionals.get(1..).unwrap_or_default();
     let parts = places::named(session, report, words)?;
-    let on = places::usable(session, report, parts)?;
+    let on = places::usable(session, report, volume.segment, parts)?;
     if volume.legs != Legs::Single {
         session.console.say(format!("{full} does not contain devices specified to replace."));
         return Ok(());
