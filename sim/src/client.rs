@@ -151,8 +151,10 @@ impl Client {
             full: spec.full,
             attributes: Attributes::default(),
         };
+        // Some volumes of a group with mirrors are linear.
         let segment = self.oracle.lock().segment;
         let done = match segment {
+            _ if vol % 3 == 2 || self.group.info().pvs.len() < 2 => self.group.create_volume(new).await,
             SegmentType::Linear => self.group.create_volume(new).await,
             SegmentType::Raid1 => self.group.create_mirrored(new, &[]).await,
         };

@@ -37,6 +37,7 @@ mod members;
 mod merge_races;
 mod metadata_repairs;
 mod mirrors;
+mod mirror_layer;
 mod model;
 mod moves;
 mod moves_aborted;

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, NewMove, NewPv, PvExtents, VolumeKind, VolumeState};
+use rowen_engine::group::{FullPolicy, NewMove, NewPv, PvExtents, SegmentType, VolumeKind, VolumeState};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,6 +183,12 @@ impl LifeState {
             Error::NoSpace { .. } => !matches!(asked, Asked::NoSpace | Asked::Request),
             Error::InvalidSnapshot => vols.iter().any(|vol| gone(vol) || may_drop(vol)),
             Error::NotFound(_) | Error::Closed => vols.iter().any(gone),
+            // Mirrored extents are not made while extents move.
+            Error::Busy(_)
+                if oracle.segment == SegmentType::Raid1 && !matches!(asked, Asked::Write | Asked::Request) =>
+            {
+                true
+            }
             Error::Busy(_) | Error::Invalid(_) => asked == Asked::Change,
             Error::Disk(error) if matches!(asked, Asked::Write | Asked::Request) && self.client.is_lost(error) => true,
             Error::MissingPv(_) => {

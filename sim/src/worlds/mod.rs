@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use plan::{End, Event, Item, Plan};
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Group, VolumeState};
+use rowen_engine::group::{Group, SegmentType, VolumeState};
 use rowen_engine::planted;
 use rowen_engine::runtime::Runtime;
 use std::collections::BTreeMap;
@@ -158,7 +158,8 @@ impl History {
     fn new(seed: u64, plan: Plan, options: Options) -> History {
         let rng = Rng::new(seed ^ 0x5EED_0F7A_11CE_0001);
         let (oracle, seen) = (Arc::new(Mutex::new(Oracle::default())), Seen::default());
-        oracle.lock().may_drop = plan.changes_pvs;
+        // Mirrors need free extents on two disks.
+        oracle.lock().may_drop = plan.changes_pvs || plan.setup.segment == SegmentType::Raid1;
         History {
             plan,
             options,
@@ -329,6 +330,7 @@ impl History {
 
     fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<LifeState> {
         group.set_no_space_timeout(Some(Duration::from_micros(self.plan.no_space_timeout)));
+        self.oracle.lock().segment = self.plan.setup.segment;
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
         Arc::new(LifeState::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }

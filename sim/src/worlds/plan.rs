@@ -9,7 +9,7 @@ use crate::disk::{Delays, POLICIES, Policy};
 use crate::rng::Rng;
 use rowen_engine::disk::PvGeometry;
 use rowen_engine::format::node::CAPACITY;
-use rowen_engine::group::{Config, Layout};
+use rowen_engine::group::{Config, Layout, SegmentType};
 use rowen_engine::planted;
 
 /// A request of a client.
@@ -127,6 +127,10 @@ impl Plan {
         let fan_out = if deep.one_in(3) { deep.range(8, 32) as usize } else { CAPACITY };
         let mut failing = Rng::new(seed.rotate_left(17));
         setup.config.leaves_failed_disks = failing.one_in(2);
+        let mut mirrors = Rng::new(seed.rotate_left(41));
+        if setup.pvs.len() > 1 && mirrors.one_in(2) {
+            setup.segment = SegmentType::Raid1;
+        }
         let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
         for life in 0..if fails { lives } else { 0 } {
             if failing.one_in(3) {

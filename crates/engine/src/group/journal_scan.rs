@@ -81,8 +81,8 @@ impl<'a> PatchyReader<'a> {
     }
 
     async fn read_by_sector(&self, block: u64, bytes: &mut [u8]) {
-        let (pv, _) = self.placement.pv_of(VgBlock(block));
-        let sector = self.disks.geometry(pv).sector as usize;
+        let (legs, _) = self.placement.legs_of(VgBlock(block));
+        let sector = legs.map(|(pv, _)| self.disks.geometry(pv).sector).max().unwrap_or(512) as usize;
         for (i, bytes) in bytes.chunks_exact_mut(sector).enumerate() {
             let mut segments = Segments::new();
             let at = block * BLOCK_SIZE + (i * sector) as u64;

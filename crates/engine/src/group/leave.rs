@@ -32,7 +32,7 @@ impl Group {
     /// freed. [`Error::Busy`]: it has data, or the rest of the group has no room for reserved blocks.
     pub async fn vacate_pv(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.may_change()?;
-        self.check_no_move()?;
+        let _claim = self.claim_table().await?;
         if !self.out().has(usize::from(pv.0)) {
             self.core.require_all_pvs()?;
             self.check_no_legs(pv)?;
@@ -85,7 +85,7 @@ impl Group {
     /// metadata, which moves away. Afterwards the caller removes its disk from the set.
     pub async fn remove_last_pv(self: &Arc<Self>) -> Result<()> {
         self.may_change()?;
-        self.check_no_move()?;
+        let _claim = self.claim_table().await?;
         self.core.require_all_pvs()?;
         let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;

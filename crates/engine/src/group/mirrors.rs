@@ -80,9 +80,12 @@ impl Group {
                 self.note_caught_up().await;
                 // Tried again after the next step.
                 let _ = self.note_filled().await;
-                if self.is_short_of_mirrored() && self.out().is_empty() && !self.is_moving() {
+                if self.has_mirrored() && self.out().is_empty() && !self.is_moving() {
                     // Best effort: a write that finds no space tries again, and gets the error.
-                    let _ = self.make_zones_ahead().await;
+                    let _ = match self.is_short_of_mirrored() && self.has_mirrors() {
+                        true => self.make_zones_ahead().await.map(drop),
+                        false => self.dissolve_zones(2 * KEPT).await.map(drop),
+                    };
                 }
             }
         }
@@ -113,6 +116,12 @@ impl Group {
             return Err(Error::Invalid("a mirror needs two physical volumes".into()));
         }
         self.check_new(&spec, &[])?;
+        // A group with a mirrored volume has mirrored extents: an older program must not open it.
+        while !self.has_mirrored() && self.make_zones(1, on).await? == 0 {
+            if !self.more_space().await? {
+                return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
+            }
+        }
         self.create_as(&spec, SegmentType::Raid1, on).await
     }
 
@@ -138,12 +147,19 @@ impl Group {
             return Ok(false);
         }
         match segment {
-            SegmentType::Linear => Ok(self.dissolve_zones().await? > 0),
+            SegmentType::Linear => Ok(self.dissolve_zones(0).await? > 0),
             SegmentType::Raid1 if self.is_short_of_mirrored() => self.make_zones_ahead().await,
             SegmentType::Raid1 => Ok(false),
         }
     }
 
+    /// Whether there is a mirrored volume.
+    fn has_mirrors(&self) -> bool {
+        let is_mirrored = |volume: &Arc<Volume>| volume.segment() == SegmentType::Raid1;
+        self.catalog.read().volumes.values().any(is_mirrored)
+    }
+
+    /// Whether there are mirrored extents.
     fn has_mirrored(&self) -> bool {
         let placement = self.core.placement();
         placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start))
@@ -182,16 +198,23 @@ impl Group {
             && self.core.space.lock().available_for(SegmentType::Raid1) < GROW_BELOW * placement.extent_blocks
     }
 
-    /// Makes mirrored extents before they are needed. False: none could be made.
-    pub(super) async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
-        Ok(self.make_zones(GROW_BY, &[]).await? > 0)
+    /// Makes mirrored extents before they are needed. False: none could be made now.
+    async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
+        // Who has the claim may wait for this caller.
+        let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
+        Ok(self.make_zones_claimed(GROW_BY, &[]).await? > 0)
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
     async fn make_zones(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
+        let _claim = self.claim_table().await?;
+        self.make_zones_claimed(extents, on).await
+    }
+
+    /// The same while the caller has claimed the table.
+    async fn make_zones_claimed(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
         self.may_change()?;
         self.core.require_all_pvs()?;
-        self.check_no_move()?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let mut pairs: Vec<MirroredPair> = Vec::new();
@@ -250,7 +273,7 @@ impl Group {
     async fn add_leg(self: &Arc<Self>, run: &PlacedRun, on: &[PvExtents]) -> Result<u64> {
         self.may_change()?;
         self.core.require_all_pvs()?;
-        self.check_no_move()?;
+        let _claim = self.claim_table().await?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let old = self.core.placement();
@@ -286,6 +309,7 @@ impl Group {
         if self.core.placement().filled(is_filled).runs() == self.core.placement().runs() {
             return Ok(());
         }
+        let Some(_claim) = self.try_claim_table()? else { return Ok(()) };
         let hold = self.hold_checkpoints().await;
         let new = Arc::new(self.core.placement().filled(is_filled));
         legs.set_runs(new.mirrored_runs()).await?;
@@ -380,15 +404,19 @@ impl Group {
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
-    /// Dissolves mirrored extents of which nothing is used, but for some (MZ2). Returns how many.
-    pub(super) async fn dissolve_zones(self: &Arc<Self>) -> Result<u64> {
-        let placement = self.core.placement();
-        let is_raid1 = |volume: &Arc<Volume>| volume.state.lock().meta.segment == SegmentType::Raid1;
-        let is_needed = self.catalog.read().volumes.values().any(is_raid1);
-        let kept = if is_needed { KEPT * placement.extent_blocks } else { 0 };
-        if self.core.space.lock().available_for(SegmentType::Raid1) <= kept || self.check_no_move().is_err() {
+    /// Dissolves mirrored extents of which nothing is used, but for some, if there are more than this (MZ2). Returns how
+    /// many.
+    async fn dissolve_zones(self: &Arc<Self>, more_than: u64) -> Result<u64> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let (kept, more_than) = match self.has_mirrors() {
+            true => (KEPT * extent_blocks, more_than * extent_blocks),
+            false => (0, 0),
+        };
+        let free = self.core.space.lock().available_for(SegmentType::Raid1);
+        if free <= kept.max(more_than) {
             return Ok(0);
         }
+        let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(0) };
         // Freed blocks are usable, and no discard is in flight.
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;

@@ -18,6 +18,8 @@ pub(super) struct MoveState {
     pub(super) is_stopped: bool,
     /// No space is taken from this one: all of it moves.
     pub(super) unallocatable: Option<PvIndex>,
+    /// The table of places is being changed by something else: mirrored extents, or a physical volume.
+    pub(super) is_table_claimed: bool,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
 }

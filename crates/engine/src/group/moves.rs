@@ -65,11 +65,6 @@ impl Group {
         self.moves.state.lock().progress.is_running
     }
 
-    /// [`Error::Busy`]: a move is under way.
-    pub(super) fn check_no_move(&self) -> Result<()> {
-        if self.is_moving() { Err(move_in_progress()) } else { Ok(()) }
-    }
-
     /// Ends the running move at the next possible moment. Moved extents stay moved.
     pub fn stop_move(&self) {
         self.moves.state.lock().is_stopped = true;
@@ -136,7 +131,7 @@ impl Group {
         if is_twice || extents.iter().any(|run| run.is_empty() || run.end > source.extents) {
             return Err(Error::Invalid(format!("physical volume {} has no such extents", wanted.from.0)));
         }
-        self.claim_move(wanted.from)?;
+        self.claim_move(wanted.from).await?;
         let outcome = self.prepare_move(&wanted, &extents, is_whole).await;
         match outcome {
             Ok((total, runs)) if total > 0 => {
@@ -156,16 +151,47 @@ impl Group {
         }
     }
 
-    fn claim_move(&self, from: PvIndex) -> Result<()> {
+    async fn claim_move(&self, from: PvIndex) -> Result<()> {
+        loop {
+            let turn = self.background.turn();
+            {
+                let mut state = self.moves.state.lock();
+                if state.progress.is_running {
+                    return Err(move_in_progress());
+                }
+                if !state.is_table_claimed {
+                    let progress = MoveProgress { is_running: true, from, ..MoveProgress::default() };
+                    *state = MoveState { progress, ..MoveState::default() };
+                    return Ok(());
+                }
+            }
+            self.background.changed(turn).await;
+        }
+    }
+
+    /// The table of places is this caller's alone, until the claim is dropped. None: another one has it.
+    pub(super) fn try_claim_table(&self) -> Result<Option<TableClaim<'_>>> {
         let mut state = self.moves.state.lock();
         if state.progress.is_running {
             return Err(move_in_progress());
         }
-        *state = MoveState {
-            progress: MoveProgress { is_running: true, from, ..MoveProgress::default() },
-            ..MoveState::default()
-        };
-        Ok(())
+        // A claim that is not given out must not be made: its end would free another one's.
+        let is_free = !std::mem::replace(&mut state.is_table_claimed, true);
+        Ok(is_free.then(|| TableClaim(self)))
+    }
+
+    /// The same, but waits for another one.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: a move is under way, which takes long.
+    pub(super) async fn claim_table(&self) -> Result<TableClaim<'_>> {
+        loop {
+            let turn = self.background.turn();
+            if let Some(claim) = self.try_claim_table()? {
+                return Ok(claim);
+            }
+            self.background.changed(turn).await;
+        }
     }
 
     /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
@@ -531,6 +557,17 @@ impl Group {
             state.progress.failed = failed.or(unbarred.err());
         }
         self.background.notify();
+    }
+}
+
+/// Who changes the table of places: mirrored extents, or a physical volume that joins, grows, shrinks or leaves. Each
+/// works out the new table from the one before.
+pub(super) struct TableClaim<'a>(&'a Group);
+
+impl Drop for TableClaim<'_> {
+    fn drop(&mut self) {
+        self.0.moves.state.lock().is_table_claimed = false;
+        self.0.background.notify();
     }
 }
 

@@ -29,7 +29,7 @@ impl Group {
     pub async fn add_pv(self: &Arc<Self>, pv: NewPv) -> Result<()> {
         self.may_change()?;
         self.core.require_all_pvs()?;
-        self.check_no_move()?;
+        let _claim = self.claim_table().await?;
         let mut root = self.root.lock().group.clone();
         let index = root.pvs.len();
         if index >= MAX_PVS {
@@ -80,7 +80,7 @@ impl Group {
     pub async fn resize_pv(self: &Arc<Self>, pv: PvIndex, bytes: u64) -> Result<()> {
         self.may_change()?;
         self.core.require_all_pvs()?;
-        self.check_no_move()?;
+        let _claim = self.claim_table().await?;
         let root = self.root.lock().group.clone();
         let (mut pvs, index) = (root.pvs.clone(), usize::from(pv.0));
         let Some(entry) = pvs.get_mut(index) else {

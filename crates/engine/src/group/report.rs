@@ -62,7 +62,7 @@ impl Group {
             extents,
             free_extents,
             allocatable_extents,
-            blocks: extents * extent_blocks,
+            blocks: self.core.placement().count(),
             free_blocks: space.free_blocks(),
             available_blocks: space.available(),
             reserved_blocks: space.reserved_blocks(),

@@ -131,6 +131,11 @@ impl Legs {
         self.state.lock().reports.get(&pv.0).copied().unwrap_or_default()
     }
 
+    #[cfg(test)]
+    pub fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
     fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Acquire)
     }
@@ -153,7 +158,7 @@ impl Legs {
                 legs.leave(id, &begun);
                 return done.complete(Ok(None));
             }
-            Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), begun)),
+            Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), *begun)),
             _ => None,
         };
         self.runtime.spawn("legs", Box::pin(async move { legs.write(id, op, begun, done).await }));

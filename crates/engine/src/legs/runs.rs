@@ -119,7 +119,9 @@ impl Legs {
     /// tells [`set_runs`](Self::set_runs).
     pub fn is_filled(&self, run: &MirroredRun) -> bool {
         let state = self.state.lock();
-        !state.has_unsure(run) && state.flushed == state.copied
+        // Without the source nothing is unsure, and nothing is copied.
+        let are_in = run.legs.iter().all(|leg| state.is_in(leg.pv)) || planted::is("filled_without_source");
+        are_in && !state.has_unsure(run) && state.flushed == state.copied
     }
 
     /// Waits for writes to these places that came before.
@@ -148,7 +150,8 @@ impl Legs {
     }
 
     /// A physical volume returns. All that it may have missed becomes open in its own intents, durably. Then the caller writes
-    /// the superblock that says that it is in, and behind, and then calls [`returned`](Self::returned).
+    /// the superblock that says that it is in, and behind, and that those which are behind already are behind longer. Then
+    /// the caller calls [`returned`](Self::returned), or [`return_failed`](Self::return_failed).
     pub async fn prepare_return(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         // From now on all that is declared is declared there, too.
         self.state.lock().returning.set(usize::from(pv.0), true);
@@ -186,6 +189,15 @@ impl Legs {
         }
         self.end_intents();
         Ok(outcome?)
+    }
+
+    /// It does not return: its superblock was not written. No intents are written there any more.
+    pub fn return_failed(&self, pv: PvIndex) {
+        let mut state = self.state.lock();
+        state.returning.set(usize::from(pv.0), false);
+        if !state.is_in(pv) {
+            state.regions.retain(|region, _| region.0 != pv.0);
+        }
     }
 
     /// The superblock says that it is in, and behind.

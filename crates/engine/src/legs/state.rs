@@ -75,7 +75,7 @@ pub struct State {
 /// How a write may go on.
 pub enum Turn {
     /// It is in flight from now on.
-    Begun(Begun),
+    Begun(Box<Begun>),
     /// An earlier one must end.
     Wait,
     /// These must become open.
@@ -137,7 +137,7 @@ impl State {
         }
         let has = |flags: crate::model::PvFlags| run.legs.map(|leg| flags.has(usize::from(leg.pv.0)));
         match (has(self.pvs.behind), has(self.pvs.behind_longer)) {
-            ([false, false] | [false, true], _) => Some(0),
+            ([false, false | true], _) => Some(0),
             ([true, false], _) => Some(1),
             ([true, true], [false, true]) => Some(0),
             ([true, true], [true, false]) => Some(1),
@@ -267,7 +267,7 @@ impl State {
             }
         }
         begun.parts = parts;
-        Turn::Begun(begun)
+        Turn::Begun(Box::new(begun))
     }
 
     /// A write has ended, or is given up.

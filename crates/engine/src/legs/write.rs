@@ -14,7 +14,7 @@ impl Legs {
             let since = self.changed.turn();
             let turn = self.state.lock().turn(id, segments, op);
             match turn {
-                Turn::Begun(begun) => return Ok(begun),
+                Turn::Begun(begun) => return Ok(*begun),
                 Turn::Wait => self.changed.changed(since).await,
                 Turn::Declare(pieces) => self.declare(&pieces).await?,
                 Turn::Refused(error) => return Err(error),

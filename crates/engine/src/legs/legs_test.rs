@@ -1,0 +1,353 @@
+use super::*;
+use crate::disk::{
+    Completer, Completion, DiskError, DiskOp, DiskOpKind, DiskResult, Disks, PageBuf, PvGeometry, PvIndex,
+};
+use crate::disk::{Segment, Segments, start};
+use crate::format::superblock::DATA_OFFSET;
+use crate::planted::must_be_found;
+use crate::runtime::{Runtime, Task};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Disks in memory, whose requests fail or wait as the test wants, and a runtime that the test drives.
+#[derive(Default)]
+struct Driven {
+    sectors: Mutex<BTreeMap<(u16, u64), [u8; 512]>>,
+    /// What was asked: the kind, and the physical volumes.
+    asked: Mutex<Vec<(DiskOpKind, Vec<u16>)>>,
+    /// Writes to this physical volume's extents fail with this number.
+    failing: Mutex<Option<(u16, i32)>>,
+    /// Places that cannot be read until they are written.
+    unreadable: Mutex<Vec<(u16, u64)>>,
+    /// Requests of this kind wait.
+    held_kind: Mutex<Option<DiskOpKind>>,
+    held: Mutex<Vec<(DiskOp, Completer)>>,
+    tasks: Mutex<Vec<Task>>,
+    /// What the owner was told.
+    told: Mutex<Vec<DiskError>>,
+}
+
+impl Driven {
+    fn carry_out(&self, op: DiskOp) -> DiskResult {
+        match op {
+            DiskOp::Read { segments, mut buf } => {
+                for segment in &segments {
+                    for at in (0..segment.len).step_by(512) {
+                        let place = (segment.pv.0, segment.offset + u64::from(at));
+                        if self.unreadable.lock().contains(&place) {
+                            return Err(DiskError { op: DiskOpKind::Read, pv: segment.pv, offset: place.1, errno: 5 });
+                        }
+                        let bytes = self.sectors.lock().get(&place).copied().unwrap_or([0; 512]);
+                        buf.as_mut_slice()[(segment.at + at) as usize..][..512].copy_from_slice(&bytes);
+                    }
+                }
+                Ok(Some(buf))
+            }
+            DiskOp::Write { segments, buf } => {
+                let mut outcome = Ok(None);
+                for segment in &segments {
+                    if let Some((_, errno)) = self.failing.lock().filter(|(pv, _)| *pv == segment.pv.0)
+                        && segment.offset >= DATA_OFFSET
+                    {
+                        outcome =
+                            Err(DiskError { op: DiskOpKind::Write, pv: segment.pv, offset: segment.offset, errno });
+                        continue;
+                    }
+                    for at in (0..segment.len).step_by(512) {
+                        let place = (segment.pv.0, segment.offset + u64::from(at));
+                        self.unreadable.lock().retain(|bad| *bad != place);
+                        let bytes = buf.as_slice()[(segment.at + at) as usize..][..512].try_into().unwrap();
+                        self.sectors.lock().insert(place, bytes);
+                    }
+                }
+                outcome
+            }
+            DiskOp::Flush | DiskOp::Discard { .. } => Ok(None),
+        }
+    }
+
+    /// From now on nothing waits.
+    fn release(&self) {
+        *self.held_kind.lock() = None;
+        for (op, done) in std::mem::take(&mut *self.held.lock()) {
+            done.complete(self.carry_out(op));
+        }
+    }
+
+    /// Runs all tasks until all of them wait.
+    fn run(&self) {
+        for _ in 0..100 {
+            let tasks = std::mem::take(&mut *self.tasks.lock());
+            let mut left: Vec<Task> = Vec::new();
+            for mut task in tasks {
+                if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                    left.push(task);
+                }
+            }
+            self.tasks.lock().append(&mut left);
+        }
+    }
+
+    fn writes_to(&self, pv: u16) -> usize {
+        self.asked.lock().iter().filter(|(kind, pvs)| *kind == DiskOpKind::Write && pvs.contains(&pv)).count()
+    }
+}
+
+impl Disks for Driven {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn geometry(&self, _pv: PvIndex) -> PvGeometry {
+        PvGeometry { size: 1 << 30, sector: 512 }
+    }
+
+    fn submit(&self, op: DiskOp, done: Completer) {
+        let pvs = match &op {
+            DiskOp::Read { segments, .. } | DiskOp::Write { segments, .. } | DiskOp::Discard { segments } => {
+                segments.iter().map(|segment| segment.pv.0).collect()
+            }
+            DiskOp::Flush => Vec::new(),
+        };
+        self.asked.lock().push((op.kind(), pvs));
+        if *self.held_kind.lock() == Some(op.kind()) {
+            return self.held.lock().push((op, done));
+        }
+        done.complete(self.carry_out(op));
+    }
+}
+
+impl Runtime for Driven {
+    fn spawn(&self, name: &'static str, task: Task) {
+        // Rounds are begun by the test.
+        if name != "legs timer" {
+            self.tasks.lock().push(task);
+        }
+    }
+
+    fn sleep(&self, _pause: Duration) -> Task {
+        Box::pin(async {})
+    }
+}
+
+impl LegsOwner for Driven {
+    fn leg_failed(&self, error: DiskError) {
+        self.told.lock().push(error);
+    }
+
+    fn wake(&self) {}
+}
+
+struct Made {
+    driven: Arc<Driven>,
+    legs: Arc<Legs>,
+}
+
+fn run() -> MirroredRun {
+    let leg = |pv: u16, mib: u64| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + (mib << 20) };
+    MirroredRun { legs: [leg(0, 0), leg(1, 2)], bytes: 8 << 20, filling: None }
+}
+
+fn made(pvs: LegsState) -> Made {
+    let driven: Arc<Driven> = Arc::default();
+    let legs = Legs::new(driven.clone(), driven.clone(), 7);
+    let weak: std::sync::Weak<Driven> = Arc::downgrade(&driven);
+    legs.set_owner(weak);
+    let made = Made { driven, legs };
+    made.finish(made.legs.open(vec![run()], pvs)).unwrap();
+    made
+}
+
+fn now<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+impl Made {
+    fn finish<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        for _ in 0..100 {
+            if let Some(value) = now(future.as_mut()) {
+                return value;
+            }
+            self.driven.run();
+        }
+        panic!("it does not end");
+    }
+
+    fn write(&self, at: u64, value: u8) -> Completion {
+        let mut buf = PageBuf::zeroed(512);
+        buf.as_mut_slice().fill(value);
+        let segments = Segments::from_slice(&[Segment { pv: PvIndex(0), offset: DATA_OFFSET + at, at: 0, len: 512 }]);
+        start(&*self.legs, DiskOp::Write { segments, buf: Arc::new(buf) })
+    }
+
+    fn read(&self, at: u64) -> Result<u8, DiskError> {
+        let segments = Segments::from_slice(&[Segment { pv: PvIndex(0), offset: DATA_OFFSET + at, at: 0, len: 512 }]);
+        let read = start(&*self.legs, DiskOp::Read { segments, buf: PageBuf::zeroed(512) });
+        self.finish(read).map(|buf| buf.unwrap().as_slice()[0])
+    }
+
+    /// What is on both disks.
+    fn both(&self, at: u64) -> [u8; 2] {
+        let sectors = self.driven.sectors.lock();
+        let byte = |leg: &Leg| sectors.get(&(leg.pv.0, leg.offset + at)).map_or(0, |bytes| bytes[0]);
+        run().legs.each_ref().map(byte)
+    }
+
+    fn work(&self) {
+        while self.finish(self.legs.work()).unwrap() {}
+    }
+}
+
+/// ML1, ML2
+fn a_write_waits_for_its_intents() {
+    let made = made(LegsState::default());
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Flush);
+    let mut write = made.write(0, 1);
+    made.driven.run();
+    assert_eq!(made.both(0), [0, 0], "its region is not open");
+    made.driven.release();
+    made.driven.run();
+    assert_eq!(now(pin!(&mut write)).unwrap().map(drop), Ok(()));
+    assert_eq!(made.both(0), [1, 1]);
+    let before = made.driven.writes_to(0);
+    made.finish(made.write(512, 2)).unwrap();
+    assert_eq!(made.driven.writes_to(0), before + 1, "only the write itself");
+}
+
+#[test]
+fn nothing_is_written_before_its_region_is_open() {
+    a_write_waits_for_its_intents();
+    must_be_found("intent_not_flushed", a_write_waits_for_its_intents);
+    must_be_found("one_leg_written", a_write_waits_for_its_intents);
+}
+
+/// ML3
+fn overlapping_writes_follow_each_other() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Write);
+    let (first, second, beside) = (made.write(0, 2), made.write(0, 3), made.write(512, 4));
+    made.driven.run();
+    assert_eq!(made.driven.held.lock().len(), 2, "the first, and the one beside it");
+    made.driven.release();
+    [first, second, beside].into_iter().for_each(|write| drop(made.finish(write).unwrap()));
+    assert_eq!((made.both(0), made.both(512)), ([3, 3], [4, 4]));
+}
+
+#[test]
+fn legs_get_the_same_writes_in_the_same_order() {
+    overlapping_writes_follow_each_other();
+    must_be_found("overlapping_legs_pass", overlapping_writes_follow_each_other);
+}
+
+/// ML4
+#[test]
+fn a_quiet_region_is_settled_after_a_whole_round() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    for left in [1, 0] {
+        assert_eq!(made.legs.report()[0].open_regions, 1, "{left} rounds are left");
+        made.legs.state().is_round_due = true;
+        made.work();
+    }
+    assert_eq!(made.legs.report()[0].open_regions, 0);
+    let again = Made { driven: made.driven.clone(), legs: Legs::new(made.driven.clone(), made.driven.clone(), 7) };
+    again.finish(again.legs.open(vec![run()], LegsState::default())).unwrap();
+    assert_eq!(again.legs.report()[0].unsure_bytes, 0, "so it is on the disks");
+}
+
+/// ML7
+fn a_leg_that_is_behind_is_alone() {
+    let mut pvs = LegsState::default();
+    pvs.behind.set(1, true);
+    let first = made(pvs);
+    first.finish(first.write(0, 1)).unwrap();
+    pvs.out.set(0, true);
+    let alone = Made { driven: first.driven.clone(), legs: Legs::new(first.driven.clone(), first.driven.clone(), 7) };
+    alone.finish(alone.legs.open(vec![run()], pvs)).unwrap();
+    assert!(alone.read(0).is_err() && alone.finish(alone.write(0, 2)).is_err(), "its region is open");
+    assert_eq!(alone.read(6 << 20), Ok(0));
+    assert!(alone.finish(alone.write(6 << 20, 2)).is_err());
+}
+
+#[test]
+fn what_a_leg_may_have_missed_is_not_read_there() {
+    a_leg_that_is_behind_is_alone();
+    must_be_found("read_from_behind", a_leg_that_is_behind_is_alone);
+}
+
+/// ML8
+#[test]
+fn a_bad_block_is_read_from_the_other_leg_and_healed() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    made.finish(made.write(4096, 2)).unwrap();
+    // Each leg has a bad block.
+    let bad = [(0, run().legs[0].offset), (1, run().legs[1].offset + 4096)];
+    *made.driven.unreadable.lock() = bad.to_vec();
+    let segments = Segments::from_slice(&[Segment { pv: PvIndex(0), offset: DATA_OFFSET, at: 0, len: 8192 }]);
+    let read = start(&*made.legs, DiskOp::Read { segments, buf: PageBuf::zeroed(8192) });
+    let read = made.finish(read).unwrap().unwrap();
+    assert_eq!([read.as_slice()[0], read.as_slice()[4096]], [1, 2]);
+    made.work();
+    assert_eq!(*made.driven.unreadable.lock(), bad[1..], "nobody needed the other one yet");
+    assert_eq!((made.both(0), made.both(4096)), ([1, 1], [2, 2]));
+    let report = made.legs.pv_report(PvIndex(0));
+    assert_eq!((report.read_errors, report.healed_bytes), (1, 4096));
+}
+
+/// ML9
+fn a_leg_fails_writes() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    *made.driven.failing.lock() = Some((1, 5));
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Write);
+    let (write, mut waits) = (made.write(0, 2), made.write(0, 3));
+    made.driven.run();
+    assert!(now(pin!(&mut waits)).is_none());
+    made.driven.release();
+    let error = made.finish(write).unwrap_err();
+    assert_eq!(error.pv, PvIndex(1));
+    assert_eq!(*made.driven.told.lock(), [error], "the group stops");
+    assert_eq!(made.finish(waits).unwrap_err(), error, "nobody waits for ever");
+    assert!(made.finish(start(&*made.legs, DiskOp::Flush)).is_err());
+}
+
+#[test]
+fn a_group_goes_on_without_a_leg_that_fails_writes() {
+    a_leg_fails_writes();
+    must_be_found("failed_leg_kept", a_leg_fails_writes);
+}
+
+/// ML9
+#[test]
+fn a_write_for_which_there_is_no_room_leaves_legs_that_are_made_equal() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    *made.driven.failing.lock() = Some((1, 28));
+    assert!(made.finish(made.write(0, 2)).unwrap_err().is_no_room());
+    assert!(made.driven.told.lock().is_empty() && made.both(0) == [2, 1]);
+    *made.driven.failing.lock() = None;
+    assert_eq!(made.read(0), Ok(2), "the read copies first");
+    assert_eq!(made.both(0), [2, 2]);
+}
+
+#[test]
+fn what_waits_fails_when_the_layer_is_closed() {
+    let made = made(LegsState::default());
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Flush);
+    let (first, second) = (made.write(0, 1), made.write(0, 2));
+    made.driven.run();
+    made.legs.close();
+    made.driven.release();
+    [first, second].into_iter().for_each(|write| assert!(made.finish(write).is_err()));
+}
