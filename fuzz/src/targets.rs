@@ -88,14 +88,14 @@ fn zones(bytes: &[u8]) -> String {
         Ok(zones) => zones,
         Err(why) => return why.to_string(),
     };
-    if !are_sound(&zones, &homes, 1 << 40) {
+    if !are_sound(&zones, &homes, 4, 1 << 40) {
         return "unsound".into();
     }
     let placement = Placement::with_zones(4, pvs.clone(), &zones);
     let placed: u64 = placement.runs().iter().map(|run| run.end - run.start).sum();
     assert_eq!(placed, placement.count(), "each extent has one number");
     let again = placement.zones();
-    assert!(are_sound(&again, &homes, 1 << 40), "what is written again is not sound");
+    assert!(are_sound(&again, &homes, 4, 1 << 40), "what is written again is not sound");
     assert_eq!(Placement::with_zones(4, pvs, &again).runs(), placement.runs(), "other places when it comes back");
     format!("{} zones", zones.len().min(5))
 }

@@ -50,6 +50,9 @@ pub mod hostile;
 mod iostat_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]
+mod mirrors_test;
+#[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod missing_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]

@@ -38,7 +38,7 @@ impl Opt {
         use Opt::*;
         matches!(
             self,
-            AddTag | DelTag | Fields | Sort | Select | ConfigReport | Devices | Rebuild // what they name adds up
+            AddTag | DelTag | Fields | Sort | Select | ConfigReport | Devices | Rebuild | WriteMostly | ReplacePv // what they name adds up
                 | Force | Verbose | Debug | Quiet // more of it
         )
     }
@@ -100,7 +100,7 @@ macro_rules! options {
 /// The kinds of volume that can be created. LVM's others are refused with a reason. What `--type` of lvmconfig takes.
 const CONFIG_TYPES: &[&str] = &["current", "default", "diff", "full", "list", "missing", "new"];
 
-pub const TYPES: &[&str] = &["linear", "striped", "snapshot", "thin", "thin-pool"];
+pub const TYPES: &[&str] = &["linear", "striped", "raid1", "mirror", "snapshot", "thin", "thin-pool"];
 const ALL_TYPES: &[&str] = &[
     "linear",
     "striped",
@@ -225,7 +225,7 @@ options! {
     AllEmpty Some('a'), "all", Kind::Flag, "All physical volumes that nothing uses.";
     RemoveMissing None, "removemissing", Kind::Flag, "Remove missing physical volumes; by force also the volumes that lost data with them.";
     RestoreMissing None, "restoremissing", Kind::Flag, "Take a physical volume back that was missing, if it is as it left.";
-    MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: there are no mirrors.";
+    MirrorsOnly None, "mirrorsonly", Kind::Flag, "Accepted for LVM's clients: mirrored volumes always stay.";
     PvSizeLimit None, "setphysicalvolumesize", Kind::Size('m'), "Use this much of the device.";
     UpdateMetadata None, "updatemetadata", Kind::Flag, "Write the metadata again.";
     ConfigType None, "type", Kind::Word(CONFIG_TYPES), "Which: those in force, all defaults, what differs, everything, names, what is not set.";
@@ -243,7 +243,7 @@ options! {
     Snapshot Some('s'), "snapshot", Kind::Flag, "Make a snapshot of the named volume.";
     Thin Some('T'), "thin", Kind::Flag, "Make a thin volume, a thin pool, or both.";
     ThinPool None, "thinpool", Kind::Text("LV"), "The thin pool to make, or to make the volume in.";
-    Type None, "type", Kind::Word(ALL_TYPES), "What to make: linear, striped (as linear), snapshot, thin or thin-pool; others are refused.";
+    Type None, "type", Kind::Word(ALL_TYPES), "What to make: linear, striped (as linear), raid1 or mirror (two copies on two physical volumes), snapshot, thin or thin-pool; others are refused.";
     ChunkSize Some('c'), "chunksize", Kind::Size('k'),
         "Contiguous space that the first write to a shared chunk reserves (4k to 512k).";
     MorePoolMetadata None, "poolmetadatasize", Kind::Change('m'), "Accepted for LVM's clients: metadata grows by itself.";
@@ -276,23 +276,30 @@ options! {
     Deduplication None, "deduplication", Kind::YesNo, "Refused: there is no VDO.";
     VdoSettings None, "vdosettings", Kind::Text("String"), "Refused: there is no VDO.";
     VdoPool None, "vdopool", Kind::Text("LV"), "Refused: there is no VDO.";
-    MergeMirrors None, "mergemirrors", Kind::Flag, "Refused: there are no mirrors.";
+    MergeMirrors None, "mergemirrors", Kind::Flag, "Refused: no copy was split off a mirror.";
+    SplitMirrors None, "splitmirrors", Kind::Number, "Refused: take a snapshot.";
+    TrackChanges None, "trackchanges", Kind::Flag, "Refused with --splitmirrors.";
+    ReplacePv None, "replace", Kind::Text("PV"), "Refused: pvmove empties a physical volume.";
     SplitSnapshot None, "splitsnapshot", Kind::Flag, "Refused: a snapshot has no store that could be without its origin.";
     OriginName None, "originname", Kind::Text("LV"), "Name of the volume that the old contents stay in.";
     PoolMetadata None, "poolmetadata", Kind::Text("LV"), "A volume that goes into the pool: its contents and its name go.";
-    Repair None, "repair", Kind::Flag, "Refused: there is no pool metadata to repair; see rowen check.";
+    Repair None, "repair", Kind::Flag, "Give a mirrored volume its second copy again after vgreduce --removemissing. Refused for others: see rowen check.";
     StartPoll None, "startpoll", Kind::Flag, "Accepted for LVM's clients: nothing is polled.";
     Stripes Some('i'), "stripes", Kind::Number, "More than one: accepted with a warning, the volume is linear.";
     ConvertStripes None, "stripes", Kind::Number, "Accepted for LVM's clients; does nothing.";
     StripeSize Some('I'), "stripesize", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
-    Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Refused but for 0: a volume has one copy of its data.";
-    MirrorLog None, "mirrorlog", Kind::Word(&["core", "disk"]), "Accepted for LVM's clients; does nothing.";
-    NoSync None, "nosync", Kind::Flag, "Accepted for LVM's clients; does nothing.";
-    RegionSize Some('R'), "regionsize", Kind::Size('m'), "Accepted for LVM's clients; does nothing.";
-    RaidIntegrity None, "raidintegrity", Kind::YesNo, "Accepted for LVM's clients; does nothing.";
-    Resync None, "resync", Kind::Flag, "Refused: there are no mirrors.";
-    SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: there are no mirrors.";
-    Rebuild None, "rebuild", Kind::Text("PV"), "Refused: there are no mirrors.";
+    Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Copies besides the first: 1 for a mirrored volume, 0 for a linear one. A volume keeps what it was made with.";
+    MirrorLog None, "mirrorlog", Kind::Word(&["core", "disk"]), "Accepted for LVM's clients: what has to be compared after a crash is always kept on the disks.";
+    NoSync None, "nosync", Kind::Flag, "Accepted for LVM's clients: new mirrored volumes are in sync at once.";
+    RegionSize Some('R'), "regionsize", Kind::Size('m'), "Accepted for LVM's clients: regions of mirrors have 4 MiB.";
+    RaidIntegrity None, "raidintegrity", Kind::YesNo, "Refused for mirrored volumes: data has no checksums.";
+    Resync None, "resync", Kind::Flag, "Refused: copies are made equal by themselves.";
+    SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: copies are made equal by themselves.";
+    Rebuild None, "rebuild", Kind::Text("PV"), "Refused: copies are made equal by themselves.";
+    WriteMostly None, "writemostly", Kind::Text("PV[:t|n|y]"), "Refused: both copies are read.";
+    WriteBehind None, "writebehind", Kind::Number, "Refused: a write is done when both copies have it.";
+    MinRecoveryRate None, "minrecoveryrate", Kind::Size('k'), "Refused: copies are made equal beside the other work.";
+    MaxRecoveryRate None, "maxrecoveryrate", Kind::Size('k'), "Refused: copies are made equal beside the other work.";
     Discards None, "discards", Kind::Word(&["passdown", "nopassdown", "ignore"]), "Accepted for LVM's clients: what is discarded is passed down; the tag discards=nopassdown on a volume keeps it from the disks.";
     ErrorWhenFull None, "errorwhenfull", Kind::YesNo, "Of a pool: whether writes fail (y) or wait (n) when it or the group is full.";
     PoolMetadataSpare None, "poolmetadataspare", Kind::YesNo, "Accepted for LVM's clients; does nothing.";

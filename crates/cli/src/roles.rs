@@ -2,7 +2,7 @@
 //! module maps them to LVM's kinds.
 
 use crate::failure::{Failure, Result};
-use rowen_control::protocol::{GroupReport, VolumeKind, VolumeReport};
+use rowen_control::protocol::{GroupReport, Legs, VolumeKind, VolumeReport};
 use rowen_engine::units::BLOCK_SIZE;
 
 /// What LVM shows while extents move: a hidden volume that is where they were and where they go.
@@ -75,6 +75,11 @@ pub fn is_sparse(volume: &VolumeReport) -> bool {
     role(volume) == Role::Thin && volume.attributes.pool.is_empty()
 }
 
+/// What LVM shows as RAID: a mirrored volume that is no snapshot.
+pub fn is_mirror(volume: &VolumeReport) -> bool {
+    volume.is_mirrored() && role(volume) == Role::Plain
+}
+
 /// A pool whose volumes use its whole size.
 pub fn is_full_pool(volume: &VolumeReport) -> bool {
     volume.is_pool() && volume.referenced_blocks >= volume.blocks
@@ -86,7 +91,8 @@ pub fn health(report: &GroupReport, volume: &VolumeReport) -> &'static str {
         // No further I/O is permitted: LVM's word for thin volumes.
         Role::Pool | Role::Thin if report.stopped => "failed",
         _ if report.stopped => "unknown",
-        _ if volume.is_partial => "partial",
+        _ if volume.is_partial || volume.legs == Legs::Missing => "partial",
+        _ if volume.legs == Legs::Single || (is_mirror(volume) && report.mirrors.stuck_bytes > 0) => "refresh needed",
         _ if is_full_pool(volume) => "out_of_data",
         _ => "",
     }

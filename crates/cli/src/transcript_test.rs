@@ -1026,7 +1026,7 @@ fn what_lvm_says_where_nothing_is_to_be_done() {
         rc=0
 
         $ lvconvert -y --type cache --cachepool cp vg0/lv1
-        E|  Segment type \"cache\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        E|  Segment type \"cache\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.
         rc=5
 
         $ lvconvert -y --splitcache vg0/lv1
@@ -1038,7 +1038,7 @@ fn what_lvm_says_where_nothing_is_to_be_done() {
         rc=5
 
         $ lvcreate --type vdo -L 8M -V 16M --compression y --deduplication y -n v vg0/vpool
-        E|  Segment type \"vdo\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        E|  Segment type \"vdo\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.
         rc=5
 
         $ pvremove -f /dev/ubdb
@@ -2058,6 +2058,8 @@ fn lvm_describes_itself() {
         "$ lvm segtypes
         O|  linear$
         O|  striped$
+        O|  raid1$
+        O|  mirror$
         O|  snapshot$
         O|  thin$
         O|  thin-pool$
@@ -2224,12 +2226,12 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         E|  Number of stripes (3) must not exceed number of physical volumes (2)
         rc=5
 
-        $ lvcreate -L 8M -m1 --nosync -n r v
-        E|  Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.
+        $ lvcreate -L 8M --type raid5 -i 2 -n r v
+        E|  Segment type \"raid5\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware).
         rc=5
 
         $ lvcreate -L 8M --type raid1 --mirrors 1 --nosync --raidintegrity y -n r v
-        E|  Segment type \"raid1\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical volumes on RAID.
+        E|  Integrity is not supported: data has no checksums that could tell which copy is right.
         rc=5
 
         $ lvcreate -L 8M --type nosuch -n r v
@@ -2301,7 +2303,7 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         rc=0
 
         $ lvchange --resync v/plain
-        E|  --resync makes no sense here: there are no mirrors or RAID volumes.
+        E|  --resync is not supported: the copies of a mirrored volume are made equal by themselves, after a crash and when a disk comes back. After a disk was replaced: \"lvconvert --repair\".
         rc=5
 
         $ lvchange --poll n --sysinit --ignorelockingfailure --refresh v/plain

@@ -6,7 +6,7 @@
 //! [`Document::read`] of [`Document::write`] gives the same document. Any other text gives a document or an error with
 //! a line number.
 
-use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, VolumeKind, VolumeReport};
+use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, SegmentType, VolumeKind, VolumeReport};
 use crate::syntax::{self, Error, Section, wrong};
 use crate::units::sentence;
 use crate::{names, time, uuids};
@@ -59,6 +59,7 @@ pub struct Volume {
     pub name: String,
     pub uuid: Uuid,
     pub kind: VolumeKind,
+    pub segment: SegmentType,
     pub extents: u64,
     pub read_only: bool,
     pub autoactivate: bool,
@@ -323,6 +324,7 @@ impl Volume {
             name: volume.name.clone(),
             uuid: volume.uuid,
             kind: volume.kind,
+            segment: volume.segment,
             extents: volume.blocks.div_ceil(extent_blocks),
             read_only: volume.read_only,
             autoactivate: attributes.autoactivate,
@@ -344,6 +346,7 @@ impl Volume {
             _ if !self.pool.is_empty() && self.pool == self.name => "thin-pool",
             (Some(_), _) if self.pool.is_empty() => "snapshot",
             (_, VolumeKind::Thin) => "thin",
+            (_, VolumeKind::Thick) if self.segment == SegmentType::Raid1 => "raid1",
             (_, VolumeKind::Thick) => "linear",
         }
     }
@@ -366,6 +369,9 @@ impl Volume {
         let size = sentence(self.extents.saturating_mul(extent_bytes));
         writeln!(to, "\t\t\t\textent_count = {}\t# {size}", self.extents)?;
         writeln!(to, "\n\t\t\t\ttype = \"{}\"", self.segment_type())?;
+        if self.segment == SegmentType::Raid1 {
+            writeln!(to, "\t\t\t\tdevice_count = 2")?;
+        }
         if self.kind == VolumeKind::Thin {
             writeln!(to, "\t\t\t\tallocation = \"on-write\"")?;
         }
@@ -402,6 +408,11 @@ impl Volume {
                 Some("on-write") => VolumeKind::Thin,
                 Some(other) => return Err(wrong(segment.line, format!("no allocation is called \"{other}\""))),
                 None => VolumeKind::Thick,
+            },
+            segment: match segment.number("device_count")? {
+                Some(2) => SegmentType::Raid1,
+                None | Some(1) => SegmentType::Linear,
+                Some(other) => return Err(wrong(segment.line, format!("no volume has {other} copies of its data"))),
             },
             extents: segment.need("extent_count", segment.number("extent_count"))?,
             read_only: !section.texts("status")?.iter().any(|status| status == "WRITE"),

@@ -8,11 +8,11 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::Kind;
 use crate::report::fields::{Lv, data_percent, is_active, segments};
-use crate::report::index::{Indexed, Occupant};
+use crate::report::index::{Indexed, Occupant, Share};
 use crate::report::select::Criteria;
 use crate::report::time::TimeFormat;
 use crate::report::value::Value;
-use crate::roles::{Role, extent_bytes, extents_of, role, shown_blocks};
+use crate::roles::{Role, extent_bytes, extents_of, is_mirror, role, shown_blocks};
 use crate::session::Session;
 use rowen_control::paths::node_path;
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeState};
@@ -204,6 +204,9 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
         _ => {}
     }
     page.item(WIDTH, "Current LE", extents_of(group, volume.blocks).to_string());
+    if is_mirror(volume) {
+        page.item(WIDTH, "Mirrored volumes", super::mirrors::COPIES.to_string());
+    }
     if role == Role::Snapshot {
         let reserve = shown_blocks(volume);
         page.item(WIDTH, "COW-table size", page.size(reserve.saturating_mul(BLOCK_SIZE)));
@@ -242,8 +245,9 @@ fn volume_maps(page: &mut Page, lv: &Lv<'_>) {
                 page.line("  Zero new blocks\tyes");
             }
             (_, share) => {
-                page.line("  Type\t\tlinear");
-                if let Some((share, pv)) = share.and_then(|share| Some((share, lv.group.report.pvs.get(share.pv)?))) {
+                page.line(if is_mirror(lv.volume) { "  Type\t\traid1" } else { "  Type\t\tlinear" });
+                for share in share.into_iter().flat_map(Share::copies) {
+                    let Some(pv) = lv.group.report.pvs.get(share.pv) else { continue };
                     page.line(format!("  Physical volume\t{}", pv.path));
                     let last = (share.first_extent + segment.extents).saturating_sub(1);
                     page.line(format!("  Physical extents\t{} to {last}", share.first_extent));

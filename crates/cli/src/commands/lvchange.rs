@@ -55,19 +55,36 @@ impl Change {
     }
 }
 
+/// What is done to mirrors in LVM, and not here.
+const NO_MIRRORS: &[Opt] = &[
+    Opt::Resync,
+    Opt::SyncAction,
+    Opt::Rebuild,
+    Opt::WriteMostly,
+    Opt::WriteBehind,
+    Opt::MinRecoveryRate,
+    Opt::MaxRecoveryRate,
+];
+
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     super::redundancy::refuse(args)?;
     let change = Change::from(args);
     let activation = args.activation();
     let asks_nothing = change.is_nothing() && activation.is_none();
     let pretends = CHANGES_NOTHING.iter().any(|option| args.has(*option));
-    if (asks_nothing && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option))) || !args.names_something() {
+    let of_mirrors = NO_MIRRORS.iter().copied().find(|option| args.has(*option));
+    if (asks_nothing && of_mirrors.is_none() && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option)))
+        || !args.names_something()
+    {
         return Err(Failure::NoForm);
     }
-    if let Some(option) = [Opt::Resync, Opt::SyncAction, Opt::Rebuild].into_iter().find(|option| args.has(*option)) {
+    if let Some(option) = of_mirrors {
         session.select_by(args, false)?.end()?;
         let long = option.spec().long;
-        return Err(Failure::failed(format!("--{long} makes no sense here: there are no mirrors or RAID volumes.")));
+        return Err(Failure::failed(format!(
+            "--{long} is not supported: the copies of a mirrored volume are made equal by themselves, after a crash and when a \
+             disk comes back. After a disk was replaced: \"lvconvert --repair\"."
+        )));
     }
     if matches!(activation, Some(Activation::Yes | Activation::Auto)) {
         let groups: Vec<String> = args.positionals.iter().filter_map(|word| group_of(word)).collect();

@@ -2,7 +2,7 @@
 //! so only some of LVM's conversions have a meaning. The others are refused. A conversion that destroys data in LVM
 //! destroys it here, after the same question.
 
-use super::lvcreate;
+use super::{lvcreate, mirrors};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -10,7 +10,7 @@ use crate::roles::{Role, extents_of, role};
 use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, Outcome, Request, VolumeKind, VolumeReport, VolumeSpec};
+use rowen_control::protocol::{GroupReport, Outcome, Request, SegmentType, VolumeKind, VolumeReport, VolumeSpec};
 use std::collections::BTreeSet;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
@@ -19,14 +19,33 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     }
     super::redundancy::refuse(args)?;
     match args.text(Opt::Type) {
-        _ if args.has(Opt::MergeMirrors) => Err(Failure::failed("There are no mirrors that could be merged.")),
+        _ if args.has(Opt::MergeMirrors) => {
+            Err(Failure::failed("There are no copies that were split off a mirror and could be merged."))
+        }
+        _ if args.has(Opt::SplitMirrors) => {
+            let (report, volume) = one(session, args, 0)?;
+            let full = full(&report, &volume);
+            Err(Failure::failed(format!(
+                "No copy of {full} can be split off. A snapshot keeps what it has now: lvcreate -s {full}."
+            )))
+        }
+        _ if args.has(Opt::ReplacePv) => {
+            let (report, volume) = one(session, args, 0)?;
+            Err(Failure::failed(format!(
+                "The copies of {} cannot be replaced one by one. To empty a physical volume use pvmove; after one was \
+                 lost: lvconvert --repair.",
+                full(&report, &volume)
+            )))
+        }
         _ if args.has(Opt::SplitSnapshot) => split(session, args),
         Some("thin-pool") => pool(session, args),
         Some("snapshot") => snapshot(session, args),
         Some("thin") => thin(session, args),
-        Some("linear") => linear(session, args),
+        Some("linear") => copies(session, args, 1),
+        Some("raid1" | "mirror") => copies(session, args, 2),
         Some("striped") => {
             let (report, volume) = one(session, args, 0)?;
+            refuse_conversion(&report, &volume, 1)?;
             permit(&report, &volume, &[Role::Plain])?;
             let full = full(&report, &volume);
             Err(Failure::failed(format!("Logical volume {full} is already of requested type linear.")))
@@ -34,9 +53,12 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         _ if args.has(Opt::Thin) => thin(session, args),
         _ if args.has(Opt::ThinPool) => pool(session, args),
         _ if args.has(Opt::Snapshot) => snapshot(session, args),
-        _ if args.has(Opt::Mirrors) => linear(session, args),
+        _ if args.has(Opt::Mirrors) => copies(session, args, 0),
         _ if args.has(Opt::Repair) => {
             let (report, volume) = one(session, args, 0)?;
+            if volume.is_mirrored() {
+                return mirrors::repair(session, args, &report, &volume);
+            }
             Err(Failure::failed(format!(
                 "{} cannot be repaired alone: \"rowen check {group}\" lists the damage, \"rowen repair {group}\" repairs the group.",
                 full(&report, &volume),
@@ -90,6 +112,7 @@ fn permit(report: &GroupReport, volume: &VolumeReport, roles: &[Role]) -> Result
         Role::Pool => "thinpool",
         Role::Thin => "thin",
         Role::Snapshot => "snapshot",
+        Role::Plain if volume.is_mirrored() => "raid1",
         Role::Plain => "linear",
     };
     let full = full(report, volume);
@@ -233,14 +256,43 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
     )))
 }
 
-/// A volume with one image does not change, which LVM reports as success.
-fn linear(session: &mut Session<'_>, args: &Args) -> Result {
+/// `-m` and types with a number of copies; 0: `-m` alone says how many. A volume with as many copies does not change,
+/// which LVM reports as success. The others are refused: copies neither come nor go.
+fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Plain])?;
+    let now = if volume.is_mirrored() { mirrors::COPIES } else { 1 };
+    let wanted = match args.text(Opt::Mirrors).map(|text| (text.chars().next(), args.number(Opt::Mirrors))) {
+        Some((Some('+'), Some(more))) => now.saturating_add(more),
+        Some((Some('-'), Some(fewer))) => now.saturating_sub(fewer).max(1),
+        Some((_, Some(mirrors))) => mirrors.saturating_add(1),
+        _ => of_type,
+    };
+    refuse_conversion(&report, &volume, wanted)?;
     let full = full(&report, &volume);
-    session.console.complain(format!("WARNING: {full} already has image count of 1."));
+    session.console.complain(format!("WARNING: {full} already has image count of {now}."));
     session.console.say(format!("Logical volume {full} successfully converted."));
     Ok(())
+}
+
+/// Refuses another number of copies than the volume has.
+fn refuse_conversion(report: &GroupReport, volume: &VolumeReport, copies: u64) -> Result {
+    let (group, name) = (&report.name, &volume.name);
+    let is_same = copies == if volume.is_mirrored() { mirrors::COPIES } else { 1 };
+    let kind = match copies {
+        _ if is_same => return Ok(()),
+        1 => "linear",
+        mirrors::COPIES => "raid1",
+        more => {
+            return Err(Failure::failed(format!(
+                "Logical volume {group}/{name} cannot have {more} copies of its data: a mirrored logical volume has two."
+            )));
+        }
+    };
+    Err(Failure::failed(format!(
+        "Logical volume {group}/{name} cannot be converted to type {kind}. Create another logical volume (lvcreate --type \
+         {kind}), copy the data, and remove this one."
+    )))
 }
 
 /// A volume becomes a pool of the same size. Its contents and the volume given for the pool's metadata are removed.
@@ -252,6 +304,12 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     };
     let (report, data) = one_of_all(session, word, no_volume)?;
     permit_destruction(&report, &data)?;
+    if data.is_mirrored() {
+        return Err(Failure::failed(format!(
+            "Logical volume {} is mirrored, and thin pools are not: its volumes would have one copy of their data.",
+            full(&report, &data)
+        )));
+    }
     let metadata = match args.text(Opt::PoolMetadata) {
         None => None,
         Some(text) => {
@@ -280,6 +338,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         name: data.name.clone(),
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: data.blocks,
         sector: data.sector,
         chunk_blocks,

@@ -3,7 +3,8 @@
 //! A thin pool is here only a limit with a name: its thin volumes together use at most its size. It reserves no space.
 //! A snapshot without a size uses the group's free space, also the snapshot of a thick volume, which LVM refuses.
 
-use super::places;
+use super::amount::{OriginExtents, Source, blocks, rounded, size_in_extents};
+use super::{mirrors, places};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
@@ -13,15 +14,14 @@ use rowen_control::lists::Subject;
 use rowen_control::names::{self, Refusal};
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{
-    Attributes, FullPolicy, GroupReport, PvPart, Request, SnapshotSpec, VolumeKind, VolumeReport, VolumeSpec,
+    Attributes, FullPolicy, GroupReport, PvPart, Request, SegmentType, SnapshotSpec, VolumeKind, VolumeReport,
+    VolumeSpec,
 };
-use rowen_control::sizes::{self, ShareOf};
-use rowen_control::units::{Units, sentence};
+use rowen_control::sizes;
+use rowen_control::units::sentence;
 use rowen_engine::units::BLOCK_SIZE;
 use std::fs::File;
 
-/// LVM's maximum.
-const MAX_EXTENTS: u64 = u32::MAX as u64;
 const MIN_CHUNK: u64 = 4 << 10;
 const MAX_CHUNK: u64 = 512 << 10;
 /// The chunk size without `-c`: redirected writes within one chunk are placed next to each other.
@@ -53,6 +53,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         return Err(Failure::usage("--extents may not be zero."));
     }
     super::redundancy::refuse(args)?;
+    let segment = if mirrors::is_wanted(args)? { SegmentType::Raid1 } else { SegmentType::Linear };
     let what = what(args)?;
     if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) && !args.has(Opt::StripeSize) {
         session.console.say("Using default stripesize 64.00 KiB.");
@@ -62,7 +63,7 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         false => naming_turn(session, args)?,
     };
     match what {
-        What::Plain => plain(session, args),
+        What::Plain => plain(session, args, segment),
         What::Snapshot => snapshot(session, args),
         What::Pool => pool(session, args),
         What::Thin => thin(session, args),
@@ -201,111 +202,15 @@ fn single(args: &Args) -> Option<&str> {
     args.positionals.first().map(String::as_str)
 }
 
-/// Bytes as extents, rounded up. Reports the rounding if asked to.
-fn rounded(session: &mut Session<'_>, report: &GroupReport, bytes: u64) -> Result<u64> {
-    let extent = extent_bytes(report);
-    let extents = bytes.div_ceil(extent);
-    if extents > MAX_EXTENTS {
-        return Err(Failure::failed(format!(
-            "Volume too large ({}) for extent size {}. Upper limit is less than {}.",
-            sentence(bytes),
-            sentence(extent),
-            sentence(MAX_EXTENTS.saturating_mul(extent))
-        )));
-    }
-    if bytes % extent != 0 {
-        let size = sentence(extents.saturating_mul(extent));
-        session.console.say(format!("Rounding up size to full physical extent {size}"));
-    }
-    Ok(extents)
-}
-
-/// The base of `%ORIGIN`.
-struct OriginExtents {
-    extents: u64,
-    /// The most that a snapshot of it can use.
-    most_useful: u64,
-}
-
-/// The size of the new volume in extents. A percentage is limited to the free space of the chosen places.
-fn size_in_extents(
-    session: &mut Session<'_>,
-    args: &Args,
-    report: &GroupReport,
-    origin: Option<OriginExtents>,
-    on: &[PvPart],
-) -> Result<u64> {
-    if let Some(size) = args.size(Opt::Size) {
-        return rounded(session, report, size.bytes);
-    }
-    let extents = args.extents(Opt::Extents).ok_or(Failure::NoForm)?;
-    let count = match (extents.of, origin) {
-        (None, _) => extents.count.min(MAX_EXTENTS),
-        (Some(ShareOf::Group), _) => {
-            let wanted = sizes::share(extents.count, report.extents);
-            let free = session.free_extents(report, wanted)?;
-            if wanted > free {
-                let left = Units::default().words(free.saturating_mul(extent_bytes(report)));
-                let asked = extents.count;
-                session.console.say(format!("Reducing {asked}%VG to remaining free space {left} in VG."));
-            }
-            wanted.min(free).min(session.free_on(report, on, wanted)?)
-        }
-        // A percentage above 100 of the free space means all of it.
-        (Some(ShareOf::Free), _) => {
-            let free = session.free_extents(report, report.extents)?;
-            sizes::share(extents.count, free).min(session.free_on(report, on, report.extents)?)
-        }
-        (Some(ShareOf::Pvs), _) => {
-            let free = session.free_on(report, on, report.extents)?;
-            sizes::share(extents.count, if on.is_empty() { report.extents } else { free }).min(free)
-        }
-        // The percentage is of the contents. The store's table needs additional space.
-        (Some(ShareOf::Origin), Some(origin)) => {
-            sizes::share_up(extents.count, origin.extents).saturating_add(origin.most_useful - origin.extents)
-        }
-        (Some(ShareOf::Origin), None) => {
-            return Err(Failure::usage("Percentage of the origin makes sense for a snapshot only."));
-        }
-        (Some(ShareOf::Volume), _) => {
-            return Err(Failure::usage("A new volume has no size that a percentage could refer to."));
-        }
-    };
-    match count {
-        0 if matches!(extents.of, Some(ShareOf::Group | ShareOf::Free | ShareOf::Pvs)) => {
-            Err(Failure::failed("Calculated size of logical volume is 0 extents. Needs to be larger."))
-        }
-        0 => Err(Failure::failed("Unable to create new logical volume with no extents.")),
-        count => Ok(count),
-    }
-}
-
-fn blocks(report: &GroupReport, extents: u64) -> Result<u64> {
-    extents
-        .checked_mul(report.extent_blocks)
-        .filter(|blocks| *blocks <= sizes::MAX_BYTES / BLOCK_SIZE)
-        .ok_or_else(|| Failure::failed(format!("A logical volume of {extents} extents is too large.")))
-}
-
-fn check_room(session: &mut Session<'_>, report: &GroupReport, extents: u64, on: &[PvPart]) -> Result {
-    let (name, free) = (&report.name, session.free_extents(report, extents)?);
-    if extents > free {
-        return Err(Failure::failed(format!(
-            "Volume group \"{name}\" has insufficient free space ({free} extents): {extents} required."
-        )));
-    }
-    places::check_room(session, report, on, extents)
-}
-
 /// The physical volumes that follow the group or volume.
 fn pv_words(args: &Args) -> &[String] {
     args.positionals.get(1..).unwrap_or_default()
 }
 
 /// The physical volumes or extents that a thick volume uses.
-fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result<Vec<PvPart>> {
+fn chosen(session: &mut Session<'_>, args: &Args, report: &GroupReport, segment: SegmentType) -> Result<Vec<PvPart>> {
     let parts = places::named(session, report, pv_words(args))?;
-    places::usable(session, report, parts)
+    places::usable(session, report, segment, parts)
 }
 
 /// Refuses a choice of physical volumes for volumes that allocate blocks when they are written.
@@ -478,21 +383,23 @@ fn create(
     Ok(())
 }
 
-fn plain(session: &mut Session<'_>, args: &Args) -> Result {
+fn plain(session: &mut Session<'_>, args: &Args, segment: SegmentType) -> Result {
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
-    let on = chosen(session, args, &report)?;
-    let extents = size_in_extents(session, args, &report, None, &on)?;
+    let on = chosen(session, args, &report, segment)?;
+    let source = Source { segment, on: &on };
+    let extents = size_in_extents(session, args, &report, None, source)?;
     let name = free_name(&report, name)?;
     warn_stripes(session, args, &report)?;
-    check_room(session, &report, extents, &on)?;
+    source.check_room(session, &report, &name, extents)?;
     let attributes = attributes(session, args, false);
     let activate = activate_thick(session, args, &report, &name, &attributes)?;
     let spec = VolumeSpec {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thick,
+        segment,
         blocks: blocks(&report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -528,9 +435,10 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
     let chunk_blocks = pool_chunk_blocks(args)?;
     refuse_choice(session, args, report, "a thin pool")?;
     warn_stripes(session, args, report)?;
-    let extents = size_in_extents(session, args, report, None, &[])?;
+    let source = Source { segment: SegmentType::Linear, on: &[] };
+    let extents = size_in_extents(session, args, report, None, source)?;
     // A pool reserves nothing, but a pool larger than the group is a mistake.
-    check_room(session, report, extents, &[])?;
+    source.check_room(session, report, name, extents)?;
     let mut attributes = attributes(session, args, false);
     if !session.lists.allow(subject(report, name, &attributes)) {
         return Err(masked(report, name, "start of new LV"));
@@ -540,6 +448,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
         name: name.to_owned(),
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: blocks(report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -629,6 +538,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         name: name.clone(),
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: blocks(&report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -732,7 +642,8 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
     let chunk = store_chunk(args);
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
     let of = OriginExtents { extents: extents_of(report, origin.blocks), most_useful: most };
-    let mut extents = size_in_extents(session, args, report, Some(of), &[])?;
+    let source = Source { segment: origin.segment, on: &[] };
+    let mut extents = size_in_extents(session, args, report, Some(of), source)?;
     if extents > most {
         let size = |extents: u64| sentence(extents.saturating_mul(extent_bytes(report)));
         let (asked, useful) = (size(extents), size(most));
@@ -740,7 +651,7 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
         extents = most;
     }
     check_least(report, extents, chunk)?;
-    check_room(session, report, extents, &[])?;
+    source.check_room(session, report, &origin.name, extents)?;
     blocks(report, extents)
 }
 

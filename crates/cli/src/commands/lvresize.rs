@@ -5,7 +5,7 @@
 //! then, the server refuses, and the command computes again. So no caller undoes the change of another.
 
 use super::filesystem::{self, Filesystem};
-use super::{places, policy};
+use super::{mirrors, places, policy};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
@@ -137,6 +137,7 @@ impl Wish<'_> {
                 report.name, volume.name
             )));
         }
+        mirrors::refuse_others(args, &report, &volume)?;
         let on = chosen(session, &report, &volume, pvs)?;
         let old = extents_of(&report, shown_blocks(&volume));
         if asked == Asked::Nothing {
@@ -215,7 +216,7 @@ fn chosen(
 ) -> Result<Vec<PvPart>> {
     let parts = places::named(session, report, words)?;
     let what = match role(volume) {
-        Role::Plain => return places::usable(session, report, parts),
+        Role::Plain => return places::usable(session, report, volume.segment, parts),
         Role::Pool => "a thin pool",
         Role::Thin => "a thin volume",
         Role::Snapshot => "a snapshot",
@@ -288,11 +289,16 @@ fn share_of(
     let count = extents.count;
     Ok(match extents.of {
         None => count,
-        Some(ShareOf::Pvs) if !on.is_empty() => sizes::share(count, session.free_on(report, on, report.extents)?),
+        Some(ShareOf::Pvs) if !on.is_empty() => {
+            sizes::share(count, mirrors::free_for(session, report, volume.segment, on, report.extents)?)
+        }
         Some(ShareOf::Group) => sizes::share(count, report.extents),
         Some(ShareOf::Pvs) => sizes::share(count, report.extents),
         Some(ShareOf::Free) => {
-            let free = session.free_extents(report, report.extents)?;
+            let free = match volume.is_mirrored() {
+                true => mirrors::free_for(session, report, volume.segment, &[], report.extents)?,
+                false => session.free_extents(report, report.extents)?,
+            };
             sizes::share(count, room_for(report, volume, free))
         }
         Some(ShareOf::Volume) => sizes::share_up(count, extents_of(report, shown_blocks(volume))),
@@ -334,7 +340,7 @@ fn can_grow_by(
             let free = session.free_extents(report, wanted.saturating_add(extents_of(report, volume.blocks)))?;
             Ok(room_for(report, volume, free))
         }
-        _ => session.free_on(report, on, wanted),
+        _ => mirrors::free_for(session, report, volume.segment, on, wanted),
     }
 }
 
@@ -387,9 +393,11 @@ fn check_room(
 ) -> Result {
     match role(volume) {
         Role::Thin => Ok(()),
+        _ if volume.is_mirrored() => mirrors::check_room(session, report, (&volume.name, more), on),
         // A pool reserves nothing, but a pool larger than the group is a mistake.
         Role::Plain | Role::Snapshot | Role::Pool => {
-            places::refuse_more(more, can_grow_by(session, report, volume, on, more)?)
+            let free = can_grow_by(session, report, volume, on, more)?;
+            places::refuse_more(more, free.saturating_add(places::to_dissolve(report)))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The commands. A command gets a parsed command line. It asks for a report and decides, prints what it rounds or
 //! reduces, asks for confirmation if data could be lost, and sends one request.
 
+pub mod amount;
 pub mod backup;
 pub mod bookmark;
 pub mod bundle;
@@ -24,6 +25,7 @@ pub mod lvrename;
 pub mod lvresize;
 pub mod meter;
 pub mod metrics;
+pub mod mirrors;
 pub mod own;
 pub mod places;
 pub mod points;

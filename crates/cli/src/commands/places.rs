@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::session::Session;
-use rowen_control::protocol::{GroupReport, PvPart, PvReport};
+use rowen_control::protocol::{GroupReport, PvPart, PvReport, SegmentType};
 
 /// The extents that the words name, in their order. Unknown physical volumes and impossible extents are refused.
 pub fn named(session: &mut Session<'_>, report: &GroupReport, words: &[String]) -> Result<Vec<PvPart>> {
@@ -109,7 +109,12 @@ fn add(parts: &mut Vec<PvPart>, pv: &PvReport, first_extent: u64, extents: u64) 
 
 /// The named physical volumes that are allocatable and have free space. The others are reported. An error if none is
 /// left.
-pub fn usable(session: &mut Session<'_>, report: &GroupReport, parts: Vec<PvPart>) -> Result<Vec<PvPart>> {
+pub fn usable(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    segment: SegmentType,
+    parts: Vec<PvPart>,
+) -> Result<Vec<PvPart>> {
     let mut left = parts.clone();
     for pv in &report.pvs {
         if !parts.iter().any(|part| part.path == pv.path) {
@@ -118,6 +123,10 @@ pub fn usable(session: &mut Session<'_>, report: &GroupReport, parts: Vec<PvPart
         if !pv.is_allocatable {
             session.console.complain(format!("WARNING: Physical volume {} not allocatable.", pv.path));
             left.retain(|part| part.path != pv.path);
+            continue;
+        }
+        // Mirrored extents that nothing uses are on two of them.
+        if segment == SegmentType::Raid1 && report.mirrors.free_extents > 0 {
             continue;
         }
         let whole = PvPart { path: pv.path.clone(), first_extent: 0, extents: pv.extents };
@@ -149,7 +158,14 @@ pub fn refuse_choice(report: &GroupReport, parts: &[PvPart], what: &str) -> Resu
 
 /// Refuses more extents than there are in the places.
 pub fn check_room(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart], extents: u64) -> Result {
-    refuse_more(extents, session.free_on(report, on, extents)?)
+    let free = session.free_on(report, on, extents)?;
+    refuse_more(extents, free.saturating_add(to_dissolve(report)))
+}
+
+/// Extents that linear volumes get by mirrored ones of which nothing is used. The server dissolves those when it needs
+/// them, if it can.
+pub fn to_dissolve(report: &GroupReport) -> u64 {
+    report.mirrors.free_extents.saturating_mul(super::mirrors::COPIES)
 }
 
 /// Refuses more extents than are free.

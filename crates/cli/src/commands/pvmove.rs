@@ -7,7 +7,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, unexpected, unless_exported};
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, MoveReport, Outcome, PvPart, Request};
+use rowen_control::protocol::{GroupReport, MoveReport, Outcome, PvPart, Request, SegmentType};
 use std::time::{Duration, Instant};
 
 /// The interval of progress lines, as in LVM.
@@ -97,7 +97,7 @@ fn wanted(
             )));
         }
     }
-    let to = if to.is_empty() { to } else { super::places::usable(session, report, to)? };
+    let to = if to.is_empty() { to } else { super::places::usable(session, report, SegmentType::Linear, to)? };
     let volume = match args.text(Opt::Name) {
         None => None,
         Some(word) => {

@@ -1,4 +1,5 @@
-//! LVM's options and types for redundancy and caches. All of them are refused.
+//! LVM's options and types for parity, stripes, caches and others that there are not. They are refused. Mirrors are in
+//! [`super::mirrors`].
 
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, TYPES};
@@ -23,25 +24,28 @@ const NOT_THERE: &[(&str, &[Opt])] = &[
     ("is no VDO", &[Opt::Compression, Opt::Deduplication, Opt::VdoSettings, Opt::VdoPool]),
 ];
 
-/// Refuses redundant and cached kinds of volume. A volume without the redundancy would endanger data that the caller
+/// Refuses kinds of volume that there are not. A volume without the redundancy would endanger data that the caller
 /// believes to be safe.
 pub fn refuse(args: &Args) -> Result {
     if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
+        let instead = match kind {
+            _ if kind.starts_with("raid10") => " For two copies of the data use --type raid1; nothing is striped.",
+            _ if kind.starts_with("raid0") => " Nothing is striped: use --type linear.",
+            "raid" => " For two copies of the data use --type raid1.",
+            _ if kind.starts_with("raid") => {
+                " For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware)."
+            }
+            _ => "",
+        };
         return Err(Failure::failed(format!(
-            "Segment type \"{kind}\" is not supported: volumes are linear, thin or snapshots. For redundancy put the physical \
-             volumes on RAID."
+            "Segment type \"{kind}\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.{instead}"
         )));
     }
     let given = |(what, options): &(&'static str, &[Opt])| {
         options.iter().find(|option| args.has(**option)).map(|option| (*what, option.spec().long))
     };
-    if let Some((what, long)) = NOT_THERE.iter().find_map(given) {
-        return Err(Failure::failed(format!("--{long} makes no sense here: there {what}.")));
-    }
-    match args.number(Opt::Mirrors) {
-        None | Some(0) => Ok(()),
-        Some(_) => Err(Failure::failed(
-            "Mirrored logical volumes are not supported. For redundancy put the physical volumes on RAID.",
-        )),
+    match NOT_THERE.iter().find_map(given) {
+        Some((what, long)) => Err(Failure::failed(format!("--{long} makes no sense here: there {what}."))),
+        None => Ok(()),
     }
 }

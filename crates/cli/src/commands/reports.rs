@@ -13,8 +13,8 @@ use crate::roles::MOVE;
 use crate::session::{Detail, SelectedGroup, Session, unexpected};
 use rowen_control::paths::Target;
 use rowen_control::protocol::{
-    Attributes, FullPolicy, GroupReport, Index, NodeState, Outcome, PvReport, Request, VolumeKind, VolumePlaces,
-    VolumeReport, VolumeState,
+    Attributes, FullPolicy, GroupReport, Index, Legs, NodeState, Outcome, PvReport, Request, SegmentType, VolumeKind,
+    VolumePlaces, VolumeReport, VolumeState,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 
@@ -93,6 +93,7 @@ fn show_move(group: &mut SelectedGroup) {
         name: MOVE.to_owned(),
         uuid: Uuid(source.0.map(|byte| !byte)),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         state: VolumeState::Ok,
         blocks: moving.total_bytes / BLOCK_SIZE,
         sector: 512,
@@ -107,6 +108,7 @@ fn show_move(group: &mut SelectedGroup) {
         freed_if_removed_blocks: 0,
         snapshot_used_blocks: 0,
         is_partial: false,
+        legs: Legs::Whole,
         point_uuid: None,
         moment: None,
         node: NodeState { active: true, open: true, ..NodeState::default() },

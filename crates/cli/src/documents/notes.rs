@@ -95,9 +95,26 @@ pub const NOTES: &[Note] = &[
 /// Features of LVM that Rowen does not have, and why.
 pub const REFUSED: &[(&str, &str)] = &[
     (
-        "striped, mirror, raid, cache, writecache, vdo, integrity types",
-        "Each block lies at one place. Put redundancy below the physical volumes (md, hardware) or above the volumes (the \
-         application).",
+        "striped, raid0, raid10, raid4, raid5, raid6, cache, writecache, vdo, integrity types",
+        "Volumes are linear, or mirrored on two disks (raid1). Put parity below the physical volumes (md, hardware).",
+    ),
+    (
+        "more than two copies; `lvconvert -m`, `--type raid1`, `--type linear` of a mirrored or linear volume",
+        "A volume keeps the number of copies that it was made with. Create another one and copy the data.",
+    ),
+    (
+        "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--syncaction`, `--rebuild`, `--writemostly`",
+        "A snapshot keeps what a volume has now. Copies are made equal by themselves, after a crash and when a disk comes \
+         back; `lvconvert --repair` makes lost ones anew. The copies have no volumes of their own: `lvs -a` shows no \
+         `rimage` and no `rmeta`, and `devices` names the disks of both.",
+    ),
+    (
+        "`lvchange --minrecoveryrate`, `--maxrecoveryrate`, `--writebehind`",
+        "Copies are made equal beside the other work, and a write is done when both copies have it.",
+    ),
+    (
+        "mirrored thin pools",
+        "Thin volumes have one copy of their data, unless they are snapshots of a mirrored volume.",
     ),
     (
         "`lvconvert --splitsnapshot`, `--type snapshot --zero n`",

@@ -12,6 +12,16 @@ pub struct Share {
     /// The extent with the first of the volume's blocks there.
     pub first_extent: u64,
     pub extents: u64,
+    /// Of mirrored blocks: the physical volume of the other copy, and the extent with the first block there.
+    pub second: Option<(usize, u64)>,
+}
+
+impl Share {
+    /// Each copy as a place of its own.
+    pub fn copies(self) -> impl Iterator<Item = Share> {
+        let second = self.second.map(|(pv, first_extent)| Share { pv, first_extent, second: None, ..self });
+        std::iter::once(Share { second: None, ..self }).chain(second)
+    }
 }
 
 /// What uses extents of a physical volume.
@@ -68,6 +78,7 @@ impl<'a> Indexed<'a> {
                 pv: usize::from(share.pv),
                 first_extent: share.first_extent,
                 extents: share.extents,
+                second: share.second.map(|(pv, extent)| (usize::from(pv), extent)),
             });
             self.shares.insert(&volume.name, shares.collect());
         }
@@ -79,7 +90,7 @@ impl<'a> Indexed<'a> {
                 // An extent that is being moved counts as being at its old place.
                 let from = self.report.moving.as_deref().filter(|_| is_move(volume)).map(|moving| &moving.path);
                 let pv = from.and_then(|from| self.report.pvs.iter().position(|pv| pv.path == *from));
-                shares.push(Share { pv: pv.unwrap_or(0), first_extent: 0, extents: 0 });
+                shares.push(Share { pv: pv.unwrap_or(0), first_extent: 0, extents: 0, second: None });
             }
         }
     }
@@ -94,14 +105,18 @@ impl<'a> Indexed<'a> {
         let at = self.report.pvs.iter().position(|member| member.uuid == pv.uuid);
         let mut pieces: Vec<(Share, Occupant<'a>)> = Vec::new();
         for (name, shares) in &self.shares {
-            let here = shares.iter().filter(|share| Some(share.pv) == at && share.extents > 0);
+            let copies = shares.iter().flat_map(|share| share.copies());
+            let here = copies.filter(|share| Some(share.pv) == at && share.extents > 0);
             let occupant = self.volume(name).map_or(Occupant::Hidden, Occupant::Volume);
-            pieces.extend(here.map(|share| (*share, occupant)));
+            pieces.extend(here.map(|share| (share, occupant)));
         }
         pieces.sort_by_key(|(share, _)| (share.first_extent, share.extents));
         if pv.free_extents > 0 || pieces.is_empty() {
             let first_extent = pv.extents.saturating_sub(pv.free_extents);
-            pieces.push((Share { pv: at.unwrap_or(0), first_extent, extents: pv.free_extents }, Occupant::Nobody));
+            pieces.push((
+                Share { pv: at.unwrap_or(0), first_extent, extents: pv.free_extents, second: None },
+                Occupant::Nobody,
+            ));
         }
         pieces
     }

@@ -15,6 +15,7 @@ mod history;
 mod iostat;
 mod logs;
 mod memory;
+mod mirrors;
 mod missing;
 mod moves;
 mod read_only;

@@ -27,6 +27,15 @@ pub enum VolumeState {
     Invalid,
 }
 
+/// How the blocks lie on physical volumes: each on one, or each on two (a mirror).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SegmentType {
+    #[default]
+    Linear,
+    Raid1,
+}
+
 macro_rules! mirror {
     ($name:ident { $($variant:ident),* }) => {
         impl From<engine::$name> for $name {
@@ -42,6 +51,7 @@ macro_rules! mirror {
     };
 }
 mirror!(VolumeKind { Thick, Thin });
+mirror!(SegmentType { Linear, Raid1 });
 mirror!(FullPolicy { DropSnapshot, Hold, Fail });
 mirror!(VolumeState { Ok, Invalid });
 mirror!(AllocPolicy { Normal, Contiguous, Cling, Anywhere });

@@ -29,6 +29,10 @@ pub enum Outcome {
     Free {
         extents: u64,
     },
+    /// Extents that got a second leg, which is filled in the background.
+    Repaired {
+        extents: u64,
+    },
     Created(Vec<Created>),
     /// A merge will be carried out when the origin is next activated, because the origin or the snapshot is in use.
     MergeWaits {

@@ -127,6 +127,7 @@ fn report(volumes: u64) -> GroupReport {
         name: format!("lv{n}"),
         uuid: Uuid([n as u8; 16]),
         kind: engine::VolumeKind::Thin,
+        segment: rowen_engine::group::SegmentType::Linear,
         state: engine::VolumeState::Ok,
         blocks: 1 << 18,
         sector: 512,

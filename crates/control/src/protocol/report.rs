@@ -1,6 +1,6 @@
 //! Reports: a group with its physical volumes and volumes, and where their blocks are.
 
-use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, VolumeKind, VolumeState, hex};
+use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, SegmentType, VolumeKind, VolumeState, hex};
 use super::status::MoveReport;
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
@@ -40,6 +40,9 @@ pub struct GroupReport {
     /// Extents that are being moved.
     #[serde(default)]
     pub moving: Option<Box<MoveReport>>,
+    /// Its mirrored extents.
+    #[serde(default)]
+    pub mirrors: MirrorReport,
     #[serde(default)]
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
@@ -49,6 +52,55 @@ pub struct GroupReport {
     /// Made by the reader of a report, never sent.
     #[serde(skip)]
     pub index: Index,
+}
+
+/// The mirrored extents of a group. Each lies on two physical volumes and counts once here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MirrorReport {
+    pub extents: u64,
+    /// Of these, extents of which nothing is used: room for mirrored volumes only.
+    pub free_extents: u64,
+    /// Of these, extents with one leg: the physical volume of the other one was removed.
+    pub single_extents: u64,
+    /// All bytes of mirrored extents, and those of them whose legs may differ.
+    pub bytes: u64,
+    pub unsynced_bytes: u64,
+    /// Of these, bytes that cannot be copied: they cannot be read or written.
+    pub stuck_bytes: u64,
+}
+
+impl MirrorReport {
+    /// So many of the extents, in bytes.
+    pub fn bytes_of(&self, extents: u64) -> u64 {
+        (self.bytes / self.extents.max(1)).saturating_mul(extents)
+    }
+}
+
+impl From<engine::MirrorInfo> for MirrorReport {
+    fn from(info: engine::MirrorInfo) -> Self {
+        MirrorReport {
+            extents: info.extents,
+            free_extents: info.free_extents,
+            single_extents: info.single,
+            bytes: info.bytes,
+            unsynced_bytes: info.unsynced,
+            stuck_bytes: info.runs.iter().map(|run| run.stuck_bytes).sum(),
+        }
+    }
+}
+
+/// The legs of a volume's blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Legs {
+    /// As many as its type has.
+    #[default]
+    Whole,
+    /// One is on a physical volume that is missing.
+    Missing,
+    /// There is no second one any more: its physical volume was removed.
+    Single,
 }
 
 /// What is kept of a snapshot so that what changed since then can be sent.
@@ -160,6 +212,7 @@ impl GroupReport {
             stopped: false,
             read_only: false,
             moving: None,
+            mirrors: MirrorReport::default(),
             attributes: info.attributes.into(),
             index: Index::default(),
             bookmarks: Vec::new(),
@@ -253,6 +306,9 @@ pub struct PvShare {
     /// The extent there that holds the first of the volume's blocks there.
     pub first_extent: u64,
     pub extents: u64,
+    /// Of mirrored blocks: the physical volume of the second leg, and the extent with the first block there.
+    #[serde(default)]
+    pub second: Option<(u16, u64)>,
 }
 
 impl VolumePlaces {
@@ -261,6 +317,7 @@ impl VolumePlaces {
             pv: place.pv,
             first_extent: place.first_extent,
             extents: place.blocks.div_ceil(extent_blocks.max(1)),
+            second: place.second,
         };
         VolumePlaces { name, shares: places.iter().map(share).collect() }
     }
@@ -286,6 +343,8 @@ pub struct VolumeReport {
     #[serde(with = "hex")]
     pub uuid: Uuid,
     pub kind: VolumeKind,
+    #[serde(default)]
+    pub segment: SegmentType,
     pub state: VolumeState,
     pub blocks: u64,
     pub sector: u32,
@@ -303,6 +362,8 @@ pub struct VolumeReport {
     /// Blocks of it lie on a physical volume that is missing.
     #[serde(default)]
     pub is_partial: bool,
+    #[serde(default)]
+    pub legs: Legs,
     /// The identity of its contents, if it is at a point.
     #[serde(default)]
     pub point_uuid: Option<HexUuid>,
@@ -319,6 +380,7 @@ impl VolumeReport {
             name: info.name,
             uuid: info.uuid,
             kind: info.kind.into(),
+            segment: info.segment.into(),
             state: info.state.into(),
             blocks: info.blocks,
             sector: info.sector,
@@ -333,6 +395,7 @@ impl VolumeReport {
             freed_if_removed_blocks: info.freed_if_removed,
             snapshot_used_blocks: info.snapshot_used,
             is_partial: false,
+            legs: Legs::Whole,
             point_uuid: info.point.map(HexUuid),
             moment: info.moment.map(|epoch| epoch.0),
             node,
@@ -343,6 +406,11 @@ impl VolumeReport {
     /// reports leave it out unless it is asked for.
     pub fn is_waiting_to_merge(&self) -> bool {
         self.attributes.merging && self.origin.is_some()
+    }
+
+    /// Its blocks are on two physical volumes.
+    pub fn is_mirrored(&self) -> bool {
+        self.segment == SegmentType::Raid1
     }
 
     /// A thin pool: a thin volume that names itself as its pool. It is never written and never activated. Its size

@@ -1,6 +1,6 @@
 //! The requests of commands, and their traits for the server.
 
-use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, VolumeKind, hex};
+use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, SegmentType, VolumeKind, hex};
 use super::diff::{DiffPlace, DiffSide};
 use super::transfer::{Attempt, BlockRange, Mark, Part, Receive};
 use crate::lists::Lists;
@@ -148,6 +148,11 @@ pub enum Request {
     /// Takes a missing physical volume back. It must be at this path, in the state in which it left.
     RestorePv {
         path: String,
+    },
+    /// Gives mirrored extents with one leg a second one, in these places or anywhere. Answered by [`Outcome::Repaired`].
+    RepairMirrors {
+        #[serde(default)]
+        on: Vec<PvPart>,
     },
     /// Removes a physical volume on which no volume has blocks. Metadata and the journal move away from it.
     RemovePv {
@@ -377,6 +382,7 @@ impl Request {
             | SetReserve { .. }
             | SetAllocatable { .. }
             | SetJournalCopies { .. }
+            | RepairMirrors { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
             | RemoveBookmark { .. }
@@ -437,6 +443,8 @@ pub struct VolumeSpec {
     #[serde(with = "hex")]
     pub uuid: Uuid,
     pub kind: VolumeKind,
+    #[serde(default)]
+    pub segment: SegmentType,
     pub blocks: u64,
     pub sector: u32,
     pub chunk_blocks: u32,
@@ -446,7 +454,7 @@ pub struct VolumeSpec {
 
 impl From<VolumeSpec> for engine::NewVolume {
     fn from(spec: VolumeSpec) -> Self {
-        let VolumeSpec { name, uuid, kind, blocks, sector, chunk_blocks, full, attributes } = spec;
+        let VolumeSpec { name, uuid, kind, segment: _, blocks, sector, chunk_blocks, full, attributes } = spec;
         engine::NewVolume {
             name,
             uuid,

@@ -1,6 +1,7 @@
 //! The state of a group, as its server knows it, for `rowen status`.
 
 use super::attributes::hex;
+use super::report::MirrorReport;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,9 @@ pub struct StatusReport {
     pub checked: Option<CheckedNodes>,
     /// The volume that is re-homed in the background (`server/rehome`).
     pub rehoming: Option<Rehoming>,
+    /// Mirrored extents.
+    #[serde(default)]
+    pub mirrors: MirrorReport,
     /// The running move of extents (`pvmove`), or how the last move of this server ended.
     pub moving: Option<MoveReport>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.

@@ -10,6 +10,7 @@ fn volume(name: &str, blocks: u64) -> VolumeInfo {
         name: name.into(),
         uuid: Uuid::default(),
         kind: VolumeKind::Thick,
+        segment: rowen_engine::group::SegmentType::Linear,
         state: VolumeState::Ok,
         blocks,
         sector: 512,

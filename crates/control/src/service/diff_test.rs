@@ -31,6 +31,7 @@ fn world(written: u64) -> Memory {
         name: "a".into(),
         uuid: Uuid([7; 16]),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: 2 * written + 1024,
         sector: 512,
         chunk_blocks: 1,

@@ -54,6 +54,7 @@ fn world() -> Memory {
         name: "db".into(),
         uuid: Uuid([3; 16]),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

@@ -4,11 +4,11 @@
 use super::failure::{Failure, Result};
 use super::state::Service;
 use crate::history::What;
-use crate::protocol::{ErrorKind, Outcome};
+use crate::protocol::{ErrorKind, Legs, Outcome};
 use crate::uuids::lvm_text;
 use rowen_engine::disk::PvIndex;
-use rowen_engine::group::VolumeInfo;
-use std::collections::HashSet;
+use rowen_engine::group::{PvUsage, SegmentType, VolumeInfo};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 impl Service {
@@ -28,6 +28,34 @@ impl Service {
                 }
             }
             Ok(partial)
+        });
+        self.told(found, "")
+    }
+
+    /// The mirrored ones of these volumes that lack a leg, by name.
+    pub(super) fn legs(&self, volumes: &[VolumeInfo]) -> Result<HashMap<String, Legs>> {
+        let (group, out) = (self.group.clone(), self.group.out());
+        let mirrored: Vec<_> = volumes.iter().filter(|volume| volume.segment == SegmentType::Raid1).collect();
+        if mirrored.is_empty() || (out.is_empty() && group.mirror_info().single == 0) {
+            return Ok(HashMap::new());
+        }
+        let mirrored: Vec<_> = mirrored.into_iter().map(|volume| (volume.id, volume.name.clone())).collect();
+        let found = self.run(async move {
+            let mut lacking = HashMap::new();
+            for (id, name) in mirrored {
+                let places = match group.pv_usage(id).await {
+                    Err(rowen_engine::error::Error::NotFound(_)) => continue,
+                    places => places?,
+                };
+                let is_out = |pv: u16| out.has(usize::from(pv));
+                let is_missing = |place: &PvUsage| is_out(place.pv) || place.second.is_some_and(|(pv, _)| is_out(pv));
+                if places.iter().any(is_missing) {
+                    lacking.insert(name, Legs::Missing);
+                } else if places.iter().any(|place| place.second.is_none()) {
+                    lacking.insert(name, Legs::Single);
+                }
+            }
+            Ok(lacking)
         });
         self.told(found, "")
     }

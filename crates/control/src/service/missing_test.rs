@@ -29,6 +29,7 @@ fn create(name: &str, on: &[&str]) -> Request {
         name: name.into(),
         uuid: Uuid(id),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

@@ -26,6 +26,7 @@ fn made() -> Memory {
         name: "data".into(),
         uuid: Uuid([7; 16]),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: 20 * 1024,
         sector: 512,
         chunk_blocks: 1,

@@ -48,6 +48,14 @@ impl Service {
         Ok(Outcome::Free { extents: self.told(free, "")? / self.group.info().extent_blocks.max(1) })
     }
 
+    /// Gives mirrored extents with one leg a second one.
+    pub(super) fn repair_mirrors(&self, on: &[PvPart]) -> Result<Outcome> {
+        let on = self.extents_on(on)?;
+        let group = self.group.clone();
+        let repaired = self.run(async move { group.repair_mirrors(&on).await });
+        Ok(Outcome::Repaired { extents: self.told(repaired, "")? })
+    }
+
     /// Changes the tags of the physical volume at `path`.
     pub fn tag_pv(&self, path: &str, add: &[String], remove: &[String]) -> Result<Outcome> {
         check_tags(add)?;

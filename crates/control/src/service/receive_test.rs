@@ -22,6 +22,7 @@ fn spec(name: &str, byte: u8) -> VolumeSpec {
         name: name.into(),
         uuid: Uuid([byte; 16]),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

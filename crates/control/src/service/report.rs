@@ -48,14 +48,19 @@ impl Service {
             NodeState { active: true, open, major: node.major, minor: node.minor, read_only: node.read_only }
         };
         let partial = self.partial(&volumes)?;
+        let legs = self.legs(&volumes)?;
         let mut report = GroupReport::new(info, &paths, volumes, |volume| state(&volume.name));
         report.bookmarks = self.reported_bookmarks();
         report.stopped = self.group.failed().is_err();
         report.read_only = self.group.is_read_only();
+        report.mirrors = self.group.mirror_info().into();
         report.moving = self.move_to_report().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));
-        report.volumes.iter_mut().for_each(|volume| volume.is_partial = partial.contains(&volume.name));
+        for volume in &mut report.volumes {
+            volume.is_partial = partial.contains(&volume.name);
+            volume.legs = legs.get(&volume.name).copied().unwrap_or_default();
+        }
         Ok(Outcome::Report(Box::new(report)))
     }
 

@@ -39,6 +39,7 @@ fn create(name: &str) -> Request {
         name: name.into(),
         uuid: Uuid(id),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: 8 * MIB,
         sector: 512,
         chunk_blocks: 1,

@@ -72,6 +72,7 @@ impl Service {
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
             checked: self.group.check_progress().map(checked),
             rehoming: self.group.rehome_progress().map(rehoming),
+            mirrors: self.group.mirror_info().into(),
             moving: self.move_to_report(),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,

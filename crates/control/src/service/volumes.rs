@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Result};
 use super::state::Service;
-use crate::protocol::{Created, ErrorKind, Outcome, PvPart, VolumeSpec};
+use crate::protocol::{Created, ErrorKind, Outcome, PvPart, SegmentType, VolumeSpec};
 use rowen_engine::group::{NewVolume, VolumeInfo};
 use rowen_engine::planted;
 use rowen_engine::units::VolumeId;
@@ -13,13 +13,19 @@ impl Service {
         self.check_name(&spec.name)?;
         self.refuse_more_volumes(1)?;
         let name = spec.name.clone();
+        let segment = spec.segment;
         let mut volume = NewVolume::from(spec);
         let is_allowed = self.allows(&name, &volume.attributes.tags);
         let activate = activate && volume.attributes.pool != name && is_allowed;
         volume.attributes.active = activate;
         let on = self.extents_on(on)?;
         let group = self.group.clone();
-        let made = self.run(async move { group.create_volume_on(volume, &on).await });
+        let made = self.run(async move {
+            match segment {
+                SegmentType::Linear => group.create_volume_on(volume, &on).await,
+                SegmentType::Raid1 => group.create_mirrored(volume, &on).await,
+            }
+        });
         let id = self.told(made, &name)?;
         let node =
             if activate { Some(self.first_node(&name).map_err(|failure| self.unmake(&[id], failure))?) } else { None };

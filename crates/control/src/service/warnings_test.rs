@@ -32,6 +32,7 @@ fn snapshot(used: u64) -> VolumeInfo {
         name: "s".into(),
         uuid: Uuid::default(),
         kind: VolumeKind::Thick,
+        segment: rowen_engine::group::SegmentType::Linear,
         state: VolumeState::Ok,
         blocks: 1000,
         sector: 512,

@@ -2,7 +2,7 @@
 
 use super::output::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
-use crate::protocol::{DiskWait, Filling, MoveReport, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, MirrorReport, MoveReport, PvStatus, StatusReport};
 use crate::units::sentence;
 use crate::uuids::lvm_text;
 use rowen_engine::planted;
@@ -301,6 +301,21 @@ impl Verdict {
             let what = format!("snapshot {snapshot} is held, but was written to: no transfer can start from it");
             self.wrong(what, format!("rowen release --all {group}/{snapshot}, and hold another one"));
         }
+        let mirrors = &report.mirrors;
+        if mirrors.single_extents > 0 {
+            let size = sentence(mirrors.bytes_of(mirrors.single_extents));
+            let what = format!("{size} of mirrored volumes have one copy: the disk with the other one was removed");
+            let next = format!(
+                "rowen lvs {group} shows them (health r); with room on another disk (rowen vgextend {group} DEVICE), rowen \
+                 lvconvert --repair {group}/LV"
+            );
+            self.wrong(what, next);
+        }
+        if mirrors.stuck_bytes > 0 {
+            let size = sentence(mirrors.stuck_bytes);
+            let what = format!("{size} of mirrored volumes cannot be copied from one disk to the other");
+            self.wrong(what, "check the disks (dmesg, smartctl), and replace the one that fails");
+        }
         if report.nodes_lost > 0 {
             let nodes = times(report.nodes_lost, "metadata node is", "metadata nodes are");
             self.wrong(format!("{nodes} damaged in both copies"), format!("rowen check {group} lists what is lost"));
@@ -497,6 +512,13 @@ fn move_sentence(moving: &MoveReport) -> String {
     }
 }
 
+/// Copies that are being made equal.
+fn mirror_sentence(mirrors: &MirrorReport) -> Option<String> {
+    let left = mirrors.unsynced_bytes.saturating_sub(mirrors.stuck_bytes);
+    let all = sentence(mirrors.bytes);
+    (left > 0).then(|| format!("mirrors: {} of {all} are being copied to the disk that lacks them", sentence(left)))
+}
+
 /// The message about a journal that is on fewer physical volumes than possible.
 fn journal_sentence(report: &StatusReport, group: &str) -> Option<String> {
     let without = "journal: it is on one physical volume, and the group does not open without that one";
@@ -512,6 +534,7 @@ fn journal_sentence(report: &StatusReport, group: &str) -> Option<String> {
 fn work(report: &StatusReport, group: &str) -> Vec<String> {
     let mut work = Vec::new();
     work.extend(report.moving.as_ref().map(move_sentence));
+    work.extend(mirror_sentence(&report.mirrors));
     work.extend(journal_sentence(report, group));
     if report.reclaim_left_blocks > 0 {
         work.push(format!("removal: {} are still to be searched", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));

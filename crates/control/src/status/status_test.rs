@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{DiskWait, Filling, HeldVolume, MoveReport, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, HeldVolume, MirrorReport, MoveReport, PvStatus, StatusReport};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
@@ -174,6 +174,25 @@ fn work_in_the_background_is_no_problem() {
     assert!(group.healthy);
     assert_eq!(group.work.len(), 3);
     assert_eq!(group.work[0], "removal: 1.00 GiB are still to be searched");
+}
+
+#[test]
+fn a_mirror_that_lacks_a_copy_is_a_problem_and_one_that_gets_it_is_work() {
+    let mirrors = MirrorReport { extents: 8, free_extents: 2, bytes: 32 << 20, ..MirrorReport::default() };
+    assert!(verdict(served(|report| report.mirrors = mirrors)).healthy);
+    let group = verdict(served(|report| {
+        report.mirrors = MirrorReport { unsynced_bytes: 9 << 20, stuck_bytes: 1 << 20, single_extents: 2, ..mirrors };
+    }));
+    assert_eq!(group.work[0], "mirrors: 8.00 MiB of 32.00 MiB are being copied to the disk that lacks them");
+    let problems: Vec<&str> = group.problems.iter().map(|problem| problem.what.as_str()).collect();
+    assert_eq!(
+        problems,
+        [
+            "8.00 MiB of mirrored volumes have one copy: the disk with the other one was removed",
+            "1.00 MiB of mirrored volumes cannot be copied from one disk to the other"
+        ]
+    );
+    assert!(group.problems[0].next.contains("rowen lvconvert --repair vg/LV"), "{:?}", group.problems);
 }
 
 #[test]

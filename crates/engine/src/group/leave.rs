@@ -147,25 +147,32 @@ impl Group {
             for (pair, copy, from) in together.iter().copied() {
                 let moving = self.core.meta.lock().pairs()[pair];
                 let Some(run) = self.run_outside(moving.blocks, ranges).await? else { return Ok(false) };
-                let copied = self.copy_metadata([from, moving.copies[1 - copy]], run).await;
-                {
-                    let _gate = self.core.gate.read();
-                    let mut space = self.core.space.lock();
-                    match copied {
-                        Ok(()) => {
-                            self.core.meta.lock().move_copy(pair, copy, run.0);
-                            space.free_later((from, moving.blocks));
-                        }
-                        // Nothing uses it yet.
-                        Err(_) => space.free_later(run),
-                    }
-                }
-                copied?;
+                self.move_copy_to(run, (pair, copy), [from, moving.copies[1 - copy]]).await?;
             }
             drop(hold);
             self.checkpoint().await?;
         }
         Ok(true)
+    }
+
+    /// Moves this copy of a pair to a run that nothing uses yet, from the first of two places. Checkpoints are held.
+    pub(super) async fn move_copy_to(
+        &self,
+        run: Run,
+        (pair, copy): (usize, usize),
+        [from, other]: [u64; 2],
+    ) -> Result<()> {
+        let copied = self.copy_metadata([from, other], run).await;
+        let _gate = self.core.gate.read();
+        let mut space = self.core.space.lock();
+        match copied {
+            Ok(()) => {
+                self.core.meta.lock().move_copy(pair, copy, run.0);
+                space.free_later((from, run.1));
+            }
+            Err(_) => space.free_later(run),
+        }
+        copied
     }
 
     /// Copies metadata blocks from the first of two places. A block that cannot be read there is copied from the second

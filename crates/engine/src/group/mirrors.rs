@@ -124,7 +124,10 @@ impl Group {
                 return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
             }
         }
-        self.create_as(&spec, SegmentType::Raid1, on).await
+        let id = self.create_as(&spec, SegmentType::Raid1, on).await?;
+        // Without a physical volume none are made: those that snapshots will need then are made now.
+        self.wake();
+        Ok(id)
     }
 
     /// Space was missing for a new volume or for one that grows. False: there is none.
@@ -266,7 +269,11 @@ impl Group {
         loop {
             let placement = self.core.placement();
             let is_single = |run: &&PlacedRun| run.second.is_none() && placement.is_mirrored(run.start);
-            let Some(run) = placement.runs().iter().find(is_single).copied() else { return Ok(repaired) };
+            let Some(run) = placement.runs().iter().find(is_single).copied() else {
+                // Without this, the group would still need the physical volume with the older leg.
+                self.spread_metadata().await?;
+                return Ok(repaired);
+            };
             let needed = run.end - run.start;
             match self.add_leg(&run, on).await? {
                 0 => return Err(Error::NoSpace { needed, free: 0 }),

@@ -59,6 +59,7 @@ mod retry;
 mod snapshot;
 mod snapshot_usage;
 mod space_finder;
+mod spread;
 mod trim_state;
 mod zones;
 

@@ -173,7 +173,7 @@ impl Group {
             if more <= free {
                 break;
             }
-            if !self.more_space().await? {
+            if !self.room_for_volume(segment, more - free, &[]).await? {
                 return Err(Error::NoSpace { needed: more, free });
             }
         }

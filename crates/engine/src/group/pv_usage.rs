@@ -1,5 +1,6 @@
 //! The places of a volume's blocks, for reports. A report lists each physical volume that has blocks of the volume,
-//! with the extent of the first block there, in the volume's order. A mirrored block counts on both.
+//! with the extent of the first block there, in the volume's order. Mirrored blocks have an entry
+//! for each pair of physical volumes.
 
 use super::Group;
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use crate::units::{VgBlock, VolumeId};
 /// physical volume of the last block that was read.
 const MAX_LEAVES: usize = 64;
 
-/// Blocks of a volume on one physical volume.
+/// Blocks of a volume on one physical volume; of mirrored blocks, on a pair of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PvUsage {
     /// The physical volume's place in the group.
@@ -18,6 +19,9 @@ pub struct PvUsage {
     /// The extent of the physical volume that holds the first of these blocks, in the volume's order.
     pub first_extent: u64,
     pub blocks: u64,
+    /// Of mirrored blocks: the physical volume of the second leg, and its extent with the first of these blocks. None: they
+    /// are not mirrored, or have one leg.
+    pub second: Option<(u16, u64)>,
 }
 
 impl Group {
@@ -40,13 +44,16 @@ impl Group {
                 let mut at = extent.value;
                 let end = extent.value + u64::from(extent.len);
                 while at < end {
-                    let (legs, run_end) = placement.legs_of(VgBlock(at));
+                    let (mut legs, run_end) = placement.legs_of(VgBlock(at));
                     let blocks = end.min(run_end) - at;
-                    for (pv, first_extent) in legs {
-                        match places.iter_mut().find(|place| place.pv == pv.0) {
-                            Some(place) => place.blocks += blocks,
-                            None => places.push(PvUsage { pv: pv.0, first_extent, blocks }),
-                        }
+                    let (pv, first_extent) = legs.next().expect("a block has a place");
+                    let second = legs.next().map(|(pv, extent)| (pv.0, extent));
+                    let is_there = |place: &&mut PvUsage| {
+                        place.pv == pv.0 && place.second.map(|(pv, _)| pv) == second.map(|(pv, _)| pv)
+                    };
+                    match places.iter_mut().find(is_there) {
+                        Some(place) => place.blocks += blocks,
+                        None => places.push(PvUsage { pv: pv.0, first_extent, blocks, second }),
                     }
                     at += blocks;
                 }

@@ -42,7 +42,9 @@ impl Group {
             // ... and open them. The waits for durability, and for space if there is too little, come after that.
             drop(gates);
             match outcome {
-                Err(error @ Error::NoSpace { .. }) if !self.more_space().await? => return Err(error),
+                Err(error @ Error::NoSpace { .. }) if !self.room_for_reserves(specs, &origins).await? => {
+                    return Err(error);
+                }
                 Err(Error::NoSpace { .. }) => {}
                 outcome => break outcome?,
             }
@@ -52,6 +54,21 @@ impl Group {
         }
         self.durable(seq).await?;
         Ok(ids)
+    }
+
+    /// Space was missing for reserves. False: there is none.
+    async fn room_for_reserves(
+        self: &Arc<Self>,
+        specs: &[NewSnapshot],
+        origins: &BTreeMap<VolumeId, Arc<Volume>>,
+    ) -> Result<bool> {
+        let is_mirrored = |spec: &&NewSnapshot| origins[&spec.origin].segment() == SegmentType::Raid1;
+        let mirrored: u64 = specs.iter().filter(is_mirrored).filter_map(|spec| spec.reserve).sum();
+        let free = self.core.space.lock().available_for(SegmentType::Raid1);
+        match mirrored > free {
+            true => self.room_for_volume(SegmentType::Raid1, mirrored - free, &[]).await,
+            false => self.more_space().await,
+        }
     }
 
     async fn snapshot_gated(&self, specs: &[NewSnapshot]) -> Result<(Vec<VolumeId>, Seq)> {

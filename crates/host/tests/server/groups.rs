@@ -5,7 +5,7 @@
 use super::Test;
 use super::volumes::{create_refusal, starts_with, write};
 use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, die_at, file, run, snapshot, wait_for};
-use rowen_control::protocol::{ErrorKind, GroupChange, Outcome, PvPart, Request, VolumeKind, VolumeState};
+use rowen_control::protocol::{ErrorKind, GroupChange, Outcome, PvPart, Request, SegmentType, VolumeKind, VolumeState};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::server;
@@ -225,6 +225,7 @@ fn space_is_taken_where_it_is_named_and_allowed() {
         name: name.into(),
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: mib * MIB_BLOCKS,
         sector: 512,
         chunk_blocks: 16,

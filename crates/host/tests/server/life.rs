@@ -5,7 +5,7 @@
 use super::Test;
 use super::planted;
 use super::world::{Fatal, MIB, Mounted, Pause, Vg, dir, file, kill, lives, run, verifying_fio, wait_for};
-use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, VolumeKind, VolumeSpec};
+use rowen_control::protocol::{Attributes, FullPolicy, Outcome, Request, SegmentType, VolumeKind, VolumeSpec};
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
 use rowen_host::{paths, server};
@@ -203,6 +203,7 @@ fn sigterm_while_writes_wait_for_room_leaves_them_to_a_successor() {
         name: "lv".into(),
         uuid: uuids::fresh(),
         kind: VolumeKind::Thin,
+        segment: SegmentType::Linear,
         blocks: 128 * MIB / 4096,
         sector: 512,
         chunk_blocks: 16,

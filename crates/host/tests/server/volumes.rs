@@ -2,7 +2,7 @@
 
 use super::Test;
 use super::world::{MIB, MIB_BLOCKS, Mounted, Pause, Vg, kill_both, lives, run, snapshot, wait_for};
-use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, VolumeKind};
+use rowen_control::protocol::{AttributeChange, ErrorKind, Outcome, Request, SegmentType, VolumeKind};
 use rowen_control::uuids;
 use rowen_host::{paths, server};
 use rustix::process::Signal;
@@ -87,6 +87,7 @@ pub fn create_refusal(vg: &Vg, name: &str, size: u64) -> (ErrorKind, String) {
         name: name.into(),
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
+        segment: SegmentType::Linear,
         blocks: size / 4096,
         sector: 512,
         chunk_blocks: 16,

@@ -1,8 +1,8 @@
 //! A world for servers: directories, files that are physical volumes, groups, and the end of it all.
 
 use rowen_control::protocol::{
-    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, PvPart, Request, SnapshotSpec, StatusReport, VolumeKind,
-    VolumeSpec,
+    Attributes, ErrorKind, FullPolicy, GroupReport, Outcome, PvPart, Request, SegmentType, SnapshotSpec, StatusReport,
+    VolumeKind, VolumeSpec,
 };
 use rowen_control::uuids;
 use rowen_host::devices::{self, Consent};
@@ -381,6 +381,7 @@ impl Vg {
             name: name.into(),
             uuid: uuids::fresh(),
             kind,
+            segment: SegmentType::Linear,
             blocks: size / 4096,
             sector: 512,
             chunk_blocks: 16,

@@ -10,7 +10,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, no_group};
 use exposition::{Exposition, Labels, Value};
-use rowen_control::protocol::{BUCKETS, IoCounts, OpCounts, StatsReport, StatusReport, bucket_end};
+use rowen_control::protocol::{BUCKETS, IoCounts, MirrorReport, OpCounts, StatsReport, StatusReport, bucket_end};
 use rowen_control::status::{Counters, GroupStatus, PvWord, ServerSeen, State, Survey, judge};
 use rowen_engine::units::BLOCK_SIZE;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -203,6 +203,7 @@ fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
             gauge(bytes(pool.used_blocks)),
         );
     }
+    add_mirrors(metrics, &labels, &report.mirrors);
     if let Some(moving) = report.moving.as_ref().filter(|moving| moving.is_running) {
         let labels = with(&labels, "pv", &moving.path);
         let help = "What is to be moved off the physical volume, since the move began";
@@ -214,6 +215,30 @@ fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
     for held in &report.held {
         let help = "How long writes to the volume have waited for space";
         metrics.add("rowen_volume_held_seconds", help, with(&labels, "lv", &held.name), gauge(held.seconds));
+    }
+}
+
+/// Nothing of a group without mirrored volumes.
+fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport) {
+    if mirrors.extents == 0 {
+        return;
+    }
+    let sizes = [
+        ("rowen_mirror_size_bytes", "Space of mirrored volumes, each copy counted once", mirrors.bytes),
+        (
+            "rowen_mirror_free_bytes",
+            "Of that, space in whole extents that nothing uses",
+            mirrors.bytes_of(mirrors.free_extents),
+        ),
+        ("rowen_mirror_unsynced_bytes", "Of that, space whose copies may differ", mirrors.unsynced_bytes),
+        (
+            "rowen_mirror_single_bytes",
+            "Of that, space with one copy, because the disk with the other one was removed",
+            mirrors.bytes_of(mirrors.single_extents),
+        ),
+    ];
+    for (name, help, number) in sizes {
+        metrics.add(name, help, labels.clone(), gauge(number));
     }
 }
 

@@ -4,28 +4,29 @@
 
 use super::pv::path;
 use super::volume::{Lv, lv};
+use crate::commands::mirrors::REGION;
 use crate::report::field::{blocks, fields};
 use crate::report::index::Share;
 use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
-use crate::roles::{Role, extent_bytes, extents_of, is_move, is_sparse, role, shown_blocks};
+use crate::roles::{Role, extent_bytes, extents_of, is_mirror, is_move, is_sparse, role, shown_blocks};
 use rowen_control::protocol::VolumeReport;
 
 fields! { FIELDS: Segment, of_row;
     "segtype", "Type", Text 4, "Kind of segment.", |row| Value::text(kind(row));
-    "stripes", "#Str", Number 4, "Devices that it is spread over: 1, or 0 for a thin volume.", stripes;
+    "stripes", "#Str", Number 4, "Devices that it is on: 1, 2 for a mirrored volume, 0 for a thin one.", stripes;
     "data_stripes", "#DStr", Number 5, "As stripes.", stripes;
     "reshape_len", "RSize", Size 5, "Blank: there is no RAID.", |_| Value::None;
     "reshape_len_le", "RSize", Number 5, "Blank: there is no RAID.", |_| Value::None;
-    "data_copies", "#Cpy", Number 4, "Copies of the data: always 1.",
-        |row| volume_of(row).map_or(Value::None, |_| Value::Number(1));
+    "data_copies", "#Cpy", Number 4, "Copies of the data: 1, or 2 for a mirrored volume.",
+        |row| volume_of(row).map_or(Value::None, |volume| Value::Number(copies(volume)));
     "data_offset", "DOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
     "new_data_offset", "NOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
     "parity_chunks", "#Par", Number 4, "Blank: there is no RAID.", |_| Value::None;
     "stripe_size", "Stripe", Size 6, "Always 0: nothing is striped.",
         |row| volume_of(row).map_or(Value::None, |_| Value::Size(0));
-    "region_size", "Region", Size 6, "Always 0: there are no mirrors.",
-        |row| volume_of(row).map_or(Value::None, |_| Value::Size(0));
+    "region_size", "Region", Size 6, "Of a mirrored volume: the unit in which copies are compared; else 0.",
+        |row| volume_of(row).map_or(Value::None, |volume| Value::Size(if is_mirror(volume) { REGION } else { 0 }));
     "chunk_size", "Chunk", Size 5, "Of a snapshot or pool: space that a first write to a shared chunk reserves.",
         chunk;
     "thin_count", "#Thins", Number 6, "Of a thin pool: how many volumes it has.", thin_count;
@@ -46,7 +47,7 @@ fields! { FIELDS: Segment, of_row;
     "seg_le_ranges", "LE Ranges", List 9, "As seg_pe_ranges.", ranges;
     "seg_metadata_le_ranges", "Metadata LE Ranges", List 18, "Blank: metadata has no volume of its own.",
         |_| Value::None;
-    "devices", "Devices", List 7, "Physical volume, and the extent with its first block there.",
+    "devices", "Devices", List 7, "Physical volume, and the extent with its first block there; of a mirrored volume both.",
         devices;
     "metadata_devices", "Metadata Devs", List 13, "Blank: metadata has no volume of its own.", |_| Value::None;
     "seg_monitor", "Monitor", Text 7, "Blank: the group's server watches by itself.", |_| Value::None;
@@ -117,6 +118,7 @@ pub fn kind(row: &Row<'_>) -> &'static str {
         Some(volume) if volume.is_pool() => "thin-pool",
         Some(volume) if is_thin(volume) => "thin",
         Some(volume) if is_move(volume) => "mirror",
+        Some(volume) if is_mirror(volume) => "raid1",
         Some(_) => "linear",
         None if row.is_received => "receiving",
         None => "free",
@@ -137,7 +139,12 @@ fn pool_or_thin(row: &Row<'_>) -> bool {
 }
 
 fn stripes(row: &Row<'_>) -> Value<'static> {
-    row.volume.map_or(Value::None, |volume| Value::Number(i64::from(!is_thin(volume))))
+    row.volume.map_or(Value::None, |volume| Value::Number(if is_thin(volume) { 0 } else { copies(volume) }))
+}
+
+/// A snapshot of a mirrored volume is shown as other snapshots are, and its blocks have as many copies.
+fn copies(volume: &VolumeReport) -> i64 {
+    if volume.is_mirrored() { 2 } else { 1 }
 }
 
 fn chunk(row: &Row<'_>) -> Value<'static> {
@@ -198,14 +205,15 @@ pub fn device_of<'a>(row: &Row<'a>, share: &Share) -> &'a str {
 
 fn devices(row: &Row<'_>) -> Value<'static> {
     let share = segment(row).share;
-    Value::List(share.iter().map(|share| format!("{}({})", device_of(row, share), share.first_extent)).collect())
+    let copies = share.into_iter().flat_map(Share::copies);
+    Value::List(copies.map(|share| format!("{}({})", device_of(row, &share), share.first_extent)).collect())
 }
 
 fn ranges(row: &Row<'_>) -> Value<'static> {
     let segment = segment(row);
-    let range = segment.share.map(|share| {
+    let ranges = segment.share.into_iter().flat_map(Share::copies).map(|share| {
         let last = share.first_extent + segment.extents.saturating_sub(1);
         format!("{}:{}-{last}", device_of(row, &share), share.first_extent)
     });
-    Value::List(range.into_iter().collect())
+    Value::List(ranges.collect())
 }

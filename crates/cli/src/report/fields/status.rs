@@ -4,7 +4,7 @@
 use super::volume::{Lv, attr, is_active, lv, moving};
 use crate::report::field::fields;
 use crate::report::value::Value;
-use crate::roles::{Role, health, is_move, role, shown_blocks};
+use crate::roles::{Role, health, is_mirror, is_move, role, shown_blocks};
 use rowen_control::protocol::VolumeState;
 
 fields! { DEVICE: VolumeDevice, lv;
@@ -36,7 +36,7 @@ fields! { STATUS: VolumeStatus, lv;
     "snap_percent", "Snap%", Percent 6, "As data_percent.", data_percent;
     "metadata_percent", "Meta%", Percent 6, "Of a thin pool: the share of the group that metadata takes.",
         pool_metadata;
-    "copy_percent", "Cpy%Sync", Percent 8, "Of a move (lvs -a): how much of it is done. There are no mirrors.", copied;
+    "copy_percent", "Cpy%Sync", Percent 8, "Of an active mirrored volume: how much of the group's mirrored space has two equal copies. Of a move (lvs -a): how much of it is done.", copied;
     "sync_percent", "Cpy%Sync", Percent 8, "As copy_percent.", copied;
     "cache_total_blocks", "CacheTotalBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
     "cache_used_blocks", "CacheUsedBlocks", Number 16, "Blank: there are no caches.", |_| Value::None;
@@ -48,7 +48,7 @@ fields! { STATUS: VolumeStatus, lv;
     "kernel_cache_settings", "KCacheSettings", List 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_cache_policy", "KCachePolicy", Text 18, "Blank: there are no caches.", |_| Value::None;
     "kernel_metadata_format", "KMFmt", Number 5, "Blank: there are no caches.", |_| Value::None;
-    "lv_health_status", "Health", Text 15, "Partial if blocks of it are lost; of a full thin pool out_of_data; in a group that stopped failed or unknown.",
+    "lv_health_status", "Health", Text 15, "Partial if blocks of it are lost, or a copy of them is on a missing physical volume; refresh needed if a mirrored volume lacks a copy for good; of a full thin pool out_of_data; in a group that stopped failed or unknown.",
         |lv: &Lv<'_>| Value::text(health(lv.group.report, lv.volume));
     "kernel_discards", "KDiscards", Text 10, "Blank: discards are handled without the kernel.", |_| Value::None;
     "lv_check_needed", "CheckNeeded", Flag 15, "Of a thin pool: never set, opening checks all it needs.",
@@ -75,8 +75,13 @@ fields! { COMBINED: VolumeCombined, lv;
     "lv_attr", "Attr", Text 4, "What it is, in ten letters: see lvs(8).", |lv| Value::text(attr(lv));
 }
 
-/// How much of a move is done.
+/// How much of a move is done, or how much of the mirrored extents is in sync.
 fn copied(lv: &Lv<'_>) -> Value<'static> {
+    let mirrors = &lv.group.report.mirrors;
+    if is_mirror(lv.volume) && is_active(lv.volume) {
+        let all = mirrors.bytes.max(1);
+        return Value::Percent(all.saturating_sub(mirrors.unsynced_bytes), all);
+    }
     moving(lv).map_or(Value::None, |moving| {
         let (done, all) = moving.share();
         Value::Percent(done, all)

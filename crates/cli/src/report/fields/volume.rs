@@ -4,7 +4,7 @@ use crate::report::field::{blocks, fields};
 use crate::report::index::Indexed;
 use crate::report::row::Row;
 use crate::report::value::Value;
-use crate::roles::{Role, is_move, is_sparse, role, shown_blocks};
+use crate::roles::{Role, is_mirror, is_move, is_sparse, role, shown_blocks};
 use rowen_control::paths::{mapper_path, node_path};
 use rowen_control::protocol::{FullPolicy, MoveReport, VolumeReport, VolumeState};
 use rowen_control::uuids::lvm_text;
@@ -43,8 +43,9 @@ fields! { FIELDS: Volume, lv;
     "lv_parent", "Parent", Text 6, "Blank: no volume is a component of another.", |_| Value::None;
     "lv_layout", "Layout", List 10, "How its space is arranged.", layout;
     "lv_role", "Role", List 10, "What it is to other volumes.", roles;
-    "lv_initial_image_sync", "InitImgSync", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
-    "lv_image_synced", "ImgSynced", Flag 10, "Blank: there are no mirrors.", |_| Value::flag(false, "");
+    "lv_initial_image_sync", "InitImgSync", Flag 10, "Set for a mirrored volume: its copies were equal when it was made.",
+        |lv| Value::flag(is_mirror(lv.volume), "initial image sync");
+    "lv_image_synced", "ImgSynced", Flag 10, "Blank: copies have no volumes of their own.", |_| Value::flag(false, "");
     "lv_merging", "Merging", Flag 10, "Set while a snapshot waits to be merged into its origin, and for an origin that is no thin volume.",
         |lv| {
             let is_origin = role(lv.volume) != Role::Thin && is_merged_into(lv);
@@ -91,14 +92,14 @@ fields! { FIELDS: Volume, lv;
     "lv_full_ancestors", "FAncestors", List 10, "As lv_ancestors: no history is kept.", ancestors;
     "lv_descendants", "Descendants", List 11, "Its snapshots, their snapshots and so on.", descendants;
     "lv_full_descendants", "FDescendants", List 12, "As lv_descendants: no history is kept.", descendants;
-    "raid_mismatch_count", "Mismatches", Number 10, "Blank: there is no RAID.", |_| Value::None;
-    "raid_sync_action", "SyncAction", Text 10, "Blank: there is no RAID.", |_| Value::None;
-    "raid_write_behind", "WBehind", Number 7, "Blank: there is no RAID.", |_| Value::None;
-    "raid_min_recovery_rate", "MinSync", Number 7, "Blank: there is no RAID.", |_| Value::None;
-    "raid_max_recovery_rate", "MaxSync", Number 7, "Blank: there is no RAID.", |_| Value::None;
-    "raidintegritymode", "IntegMode", Text 9, "Blank: there is no RAID.", |_| Value::None;
-    "raidintegrityblocksize", "IntegBlkSize", Number 12, "Always -1: there is no RAID.", |_| Value::Number(-1);
-    "integritymismatches", "IntegMismatches", Number 15, "Blank: there is no RAID.", |_| Value::None;
+    "raid_mismatch_count", "Mismatches", Number 10, "Blank: copies are compared after a crash only.", |_| Value::None;
+    "raid_sync_action", "SyncAction", Text 10, "Of an active mirrored volume: idle, or recover while copies of the group are made equal.", sync_action;
+    "raid_write_behind", "WBehind", Number 7, "Blank: a write is done when both copies have it.", |_| Value::None;
+    "raid_min_recovery_rate", "MinSync", Number 7, "Blank: no rate is set.", |_| Value::None;
+    "raid_max_recovery_rate", "MaxSync", Number 7, "Blank: no rate is set.", |_| Value::None;
+    "raidintegritymode", "IntegMode", Text 9, "Blank: data has no checksums.", |_| Value::None;
+    "raidintegrityblocksize", "IntegBlkSize", Number 12, "Always -1: data has no checksums.", |_| Value::Number(-1);
+    "integritymismatches", "IntegMismatches", Number 15, "Blank: data has no checksums.", |_| Value::None;
     "move_pv", "Move", Text 4, "Of a move (lvs -a): the physical volume that extents move from.",
         |lv| moving(lv).map_or(Value::None, |moving| Value::text(moving.path.as_str()));
     "move_pv_uuid", "Move UUID", Text 38, "Of a move: the identifier of that physical volume.", |lv| {
@@ -107,8 +108,8 @@ fields! { FIELDS: Volume, lv;
     };
     "convert_lv", "Convert", Text 7, "Blank: nothing is being converted.", |_| Value::None;
     "convert_lv_uuid", "Convert UUID", Text 38, "Blank: nothing is being converted.", |_| Value::None;
-    "mirror_log", "Log", Text 3, "Blank: there are no mirrors.", |_| Value::None;
-    "mirror_log_uuid", "Log UUID", Text 38, "Blank: there are no mirrors.", |_| Value::None;
+    "mirror_log", "Log", Text 3, "Blank: a mirror's log has no volume of its own.", |_| Value::None;
+    "mirror_log_uuid", "Log UUID", Text 38, "Blank: a mirror's log has no volume of its own.", |_| Value::None;
     "data_lv", "Data", Text 4, "Blank: a pool's data has no volume of its own.", |_| Value::None;
     "data_lv_uuid", "Data UUID", Text 38, "Blank: a pool's data has no volume of its own.", |_| Value::None;
     "metadata_lv", "Meta", Text 4, "Blank: metadata has no volume of its own.", |_| Value::None;
@@ -179,9 +180,17 @@ fn layout(lv: &Lv<'_>) -> Value<'static> {
         _ if is_move(lv.volume) => &["mirror"],
         Role::Pool => &["thin", "pool"],
         Role::Thin => &["thin", "sparse"],
+        Role::Plain if is_mirror(lv.volume) => &["raid", "raid1"],
         Role::Snapshot | Role::Plain => &["linear"],
     };
     Value::List(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+fn sync_action(lv: &Lv<'_>) -> Value<'static> {
+    match is_mirror(lv.volume) && is_active(lv.volume) {
+        true => Value::text(if lv.group.report.mirrors.unsynced_bytes > 0 { "recover" } else { "idle" }),
+        false => Value::text(""),
+    }
 }
 
 /// Roles in LVM's order, with its words for one snapshot and for several.
@@ -262,6 +271,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
         _ if is_merged_into => 'O',
         _ if is_origin || (has_thin && volume.attributes.pool.is_empty()) => 'o',
         Role::Thin => 'V',
+        Role::Plain if is_mirror(volume) => 'r',
         Role::Plain => '-',
     };
     let permission = match (volume.read_only, volume.node.read_only) {
@@ -279,6 +289,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
     let is_thin = matches!(role, Role::Thin | Role::Pool) && !is_sparse(volume);
     let target = match role {
         _ if is_thin => 't',
+        _ if is_mirror(volume) => 'r',
         Role::Snapshot => 's',
         _ if is_origin || is_sparse(volume) => 's',
         _ => '-',
@@ -289,6 +300,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
         "unknown" => 'X',
         "out_of_data" => 'D',
         "partial" => 'p',
+        "refresh needed" => 'r',
         _ => '-',
     };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };

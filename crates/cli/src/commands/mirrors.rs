@@ -1,0 +1,241 @@
+//! Mirrored volumes: what command lines ask for, the room for them, and how they get a second copy again. A mirrored
+//! volume has two copies of its data, on two physical volumes.
+
+use super::places;
+use crate::failure::{Failure, Result};
+use crate::options::Opt;
+use crate::parse::Args;
+use crate::roles::extents_of;
+use crate::session::{Session, unexpected};
+use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, SegmentType, VolumeReport};
+
+/// Copies of the data of a mirrored volume.
+pub const COPIES: u64 = 2;
+
+/// The segment types that are mirrors. LVM's older one is the same here.
+pub const TYPES: [&str; 2] = ["raid1", "mirror"];
+
+/// The unit in which copies are compared, in bytes: reports show it.
+pub const REGION: u64 = 4 << 20;
+
+/// Whether `lvcreate` is asked for a mirrored volume.
+pub fn is_wanted(args: &Args) -> Result<bool> {
+    check_region(args)?;
+    let named = args.text(Opt::Type).filter(|kind| TYPES.contains(kind));
+    if let Some(text) = args.text(Opt::Mirrors).filter(|text| text.starts_with('-')) {
+        return Err(Failure::Value {
+            why: Some("Number may not be negative.".to_owned()),
+            line: format!("Invalid argument for --mirrors: {text}"),
+        });
+    }
+    let mirrors = args.number(Opt::Mirrors);
+    let is_of_other_kind = [Opt::Thin, Opt::ThinPool, Opt::Snapshot, Opt::VirtualSize].into_iter().any(|o| args.has(o));
+    match (named, mirrors) {
+        (None, None | Some(0)) => return Ok(false),
+        (None, Some(_)) if args.has(Opt::Type) || is_of_other_kind => return Err(Failure::OtherForm("mirrors")),
+        (Some(_), _) if is_of_other_kind => return Err(Failure::NoForm),
+        (Some(kind), Some(0)) => {
+            return Err(Failure::usage(format!("--mirrors must be at least 1 with segment type {kind}.")));
+        }
+        (_, Some(2..)) => return Err(too_many(mirrors)),
+        (_, None | Some(1)) => {}
+    }
+    if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) {
+        return Err(Failure::usage("Stripes argument cannot be used with segment type, raid1"));
+    }
+    if args.has(Opt::MirrorLog) && named != Some("mirror") {
+        return Err(Failure::usage("--mirrorlog is supported only with mirrors."));
+    }
+    if args.yes_no(Opt::RaidIntegrity) == Some(true) {
+        return Err(Failure::failed(
+            "Integrity is not supported: data has no checksums that could tell which copy is right.",
+        ));
+    }
+    Ok(true)
+}
+
+fn too_many(mirrors: Option<u64>) -> Failure {
+    let copies = mirrors.unwrap_or(0).saturating_add(1);
+    Failure::failed(format!("A mirrored logical volume has two copies of its data, not {copies}: use --mirrors 1."))
+}
+
+/// The size of a region is fixed, but LVM's limits hold.
+fn check_region(args: &Args) -> Result {
+    const PAGE: u64 = 4096;
+    let Some(bytes) = args.size(Opt::RegionSize).map(|size| size.bytes) else { return Ok(()) };
+    let why = match bytes {
+        0 => "Region size may not be zero.".to_owned(),
+        _ if bytes % PAGE != 0 => {
+            format!("Region size must be a multiple of machine memory page size ({PAGE} bytes).")
+        }
+        _ if !bytes.is_power_of_two() => format!("Region size ({bytes} bytes) must be a power of 2."),
+        _ => return Ok(()),
+    };
+    let text = args.text(Opt::RegionSize).unwrap_or_default();
+    Err(Failure::Value { why: Some(why), line: format!("Invalid argument for --regionsize: {text}") })
+}
+
+/// Refuses a new size with other copies than the volume has.
+pub fn refuse_others(args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
+    let kind = args.text(Opt::Type);
+    let named = kind.map(|kind| TYPES.contains(&kind)).or(args.number(Opt::Mirrors).map(|mirrors| mirrors > 0));
+    if args.number(Opt::Mirrors).is_some_and(|mirrors| mirrors > 1) {
+        return Err(too_many(args.number(Opt::Mirrors)));
+    }
+    if named.is_none_or(|is_mirrored| is_mirrored == volume.is_mirrored()) {
+        return Ok(());
+    }
+    let copies = if volume.is_mirrored() { "two copies" } else { "one copy" };
+    let long = if kind.is_some() { "type" } else { "mirrors" };
+    Err(Failure::failed(format!(
+        "Logical volume {}/{} has {copies} of its data, and a new size does not change that: leave out --{long}.",
+        report.name, volume.name
+    )))
+}
+
+/// The room for mirrored volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Extents of a mirrored volume.
+    pub extents: u64,
+    /// Free extents of physical volumes, of which each of these needs two.
+    free: u64,
+}
+
+impl Room {
+    fn of(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]) -> Result<Room> {
+        let mut free = Vec::with_capacity(report.pvs.len());
+        for pv in report.pvs.iter().filter(|pv| pv.is_allocatable && !pv.is_missing) {
+            let here: Vec<PvPart> = on.iter().filter(|part| part.path == pv.path).cloned().collect();
+            free.push(match here.is_empty() {
+                true if on.is_empty() => pv.free_extents,
+                true => 0,
+                false => session.free_on(report, &here, 0)?,
+            });
+        }
+        Ok(Room::from(&free, report.mirrors.free_extents))
+    }
+
+    /// From the free extents of each physical volume, and those that are mirrored already.
+    fn from(free: &[u64], mirrored: u64) -> Room {
+        let all: u64 = free.iter().sum();
+        let most = free.iter().copied().max().unwrap_or(0);
+        // A copy is never on the same physical volume as the other one.
+        let pairs = (all / COPIES).min(all - most);
+        Room { extents: pairs.saturating_add(mirrored), free: all.saturating_add(mirrored.saturating_mul(COPIES)) }
+    }
+}
+
+/// The room on these places, or anywhere if there are none. If it is less than `wanted`, this waits for space that
+/// removals still give back.
+pub fn room(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart], wanted: u64) -> Result<Room> {
+    let room = Room::of(session, report, on)?;
+    if room.extents >= wanted {
+        return Ok(room);
+    }
+    session.free_extents(report, wanted.saturating_mul(COPIES))?;
+    let now = session.report_of(&report.name, Vec::new())?;
+    Room::of(session, &now, on)
+}
+
+/// Refuses a volume that needs more, in LVM's words.
+pub fn check_room(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    (name, extents): (&str, u64),
+    on: &[PvPart],
+) -> Result {
+    // The server refuses it, in LVM's words.
+    if report.missing().next().is_some() {
+        return Ok(());
+    }
+    let room = room(session, report, on, extents)?;
+    let needed = extents.saturating_mul(COPIES);
+    if extents <= room.extents {
+        return Ok(());
+    }
+    if needed > room.free {
+        return places::refuse_more(needed, room.free);
+    }
+    let more = (extents - room.extents).saturating_mul(COPIES);
+    Err(Failure::failed(format!(
+        "Insufficient suitable allocatable extents for logical volume {name}: {more} more required"
+    )))
+}
+
+/// The extents by which a volume of this type can grow in these places, or anywhere if there are none.
+pub fn free_for(
+    session: &mut Session<'_>,
+    report: &GroupReport,
+    segment: SegmentType,
+    on: &[PvPart],
+    wanted: u64,
+) -> Result<u64> {
+    match segment {
+        SegmentType::Linear => session.free_on(report, on, wanted),
+        SegmentType::Raid1 => Ok(room(session, report, on, wanted)?.extents),
+    }
+}
+
+/// `lvconvert --repair`: mirrored extents whose other copy was removed with its physical volume get another one.
+pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
+    let group = &report.name;
+    let full = format!("{group}/{}", volume.name);
+    if report.missing().next().is_some() {
+        return Err(Failure::failed(format!(
+            "{full} cannot be repaired while a physical volume of volume group \"{group}\" is missing. If it comes back: \
+             \"vgextend --restoremissing {group} PV\", and nothing has to be repaired. If it is lost: \
+             \"vgreduce --removemissing {group}\", \"vgextend {group} PV\", then this command again."
+        )));
+    }
+    // LVM's usual policy: a person decides.
+    if args.has(Opt::UsePolicies) {
+        session.console.complain(format!("Use 'lvconvert --repair {full}' to replace failed device."));
+        return Ok(());
+    }
+    let words = args.positionals.get(1..).unwrap_or_default();
+    let parts = places::named(session, report, words)?;
+    let on = places::usable(session, report, volume.segment, parts)?;
+    if volume.legs != Legs::Single {
+        session.console.say(format!("{full} does not contain devices specified to replace."));
+        return Ok(());
+    }
+    let question = "Attempt to replace failed RAID images (requires full device resync)?";
+    if !args.assumes_yes() && !session.console.asks(question) {
+        return Err(Failure::failed(format!("{full} has one copy of its data, and keeps it.")));
+    }
+    let lacking = report.mirrors.single_extents;
+    match session.change(group, Request::RepairMirrors { on }) {
+        Ok(Outcome::Repaired { .. }) => {
+            session.console.say(format!("Faulty devices in {full} successfully replaced."));
+            Ok(())
+        }
+        Ok(other) => Err(unexpected(group, &other)),
+        Err(failure) => {
+            session.tell(&failure);
+            let blocks = lacking.saturating_mul(report.extent_blocks);
+            Err(Failure::failed(format!(
+                "Failed to replace faulty devices in {full}: {} extents have one copy and need room on another physical \
+                 volume.",
+                extents_of(report, blocks)
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Room;
+
+    #[test]
+    fn copies_are_on_two_physical_volumes() {
+        let extents = |free: &[u64], mirrored| Room::from(free, mirrored).extents;
+        assert_eq!(extents(&[], 0), 0);
+        assert_eq!(extents(&[100], 0), 0);
+        assert_eq!(extents(&[100, 40], 0), 40);
+        assert_eq!(extents(&[100, 40], 3), 43);
+        assert_eq!(extents(&[50, 40, 30], 0), 60);
+        assert_eq!(extents(&[50, 40, 31], 0), 60);
+        assert_eq!(extents(&[100, 40, 31], 0), 71);
+    }
+}

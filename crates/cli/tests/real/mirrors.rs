@@ -1,0 +1,253 @@
+//! Mirrored volumes on real disks: what is written goes to two, either can be lost, come back or be replaced, and nothing
+//! that was synced is ever anything else.
+
+use crate::missing::{holds, pull, write};
+use crate::world::{MIB, Random, World, tool};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const DISK: u64 = 400 * MIB;
+
+/// Two disks with a group.
+fn made(name: &str) -> (World, [PathBuf; 2]) {
+    let world = World::empty(name);
+    let disks = ["a", "b"].map(|name| world.device(name, DISK));
+    world.ok("vgcreate VG a b");
+    (world, disks)
+}
+
+fn field(world: &World, line: &str) -> String {
+    world.ok(line).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn write_files(point: &Path, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let mut file = File::create(point.join(format!("file{number}"))).unwrap();
+        file.write_all(&Random(number + 1).bytes(300_000)).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+fn check_files(point: &Path, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let found = fs::read(point.join(format!("file{number}"))).unwrap();
+        assert!(found == Random(number + 1).bytes(300_000), "file {number}");
+    }
+}
+
+/// Waits until both disks have everything.
+fn wait_in_sync(world: &World) {
+    let until = Instant::now() + Duration::from_secs(120);
+    loop {
+        let now = field(world, "lvs --noheadings -o raid_sync_action,copy_percent VG/m");
+        if now == "idle 100.00" {
+            return;
+        }
+        assert!(Instant::now() < until, "it is never in sync: {now}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn close(world: &World) {
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+}
+
+/// The disk is not there, and the group is opened without it.
+fn open_without(world: &World, disk: &Path) -> PathBuf {
+    let away = pull(disk);
+    world.refused("vgchange -ay VG", 5, "is missing");
+    world.ok("vgchange -ay --activationmode degraded VG");
+    away
+}
+
+#[test]
+fn a_filesystem_outlives_both_disks_one_after_the_other() {
+    let (world, disks) = made("mirror");
+    world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
+    assert_eq!(field(&world, "lvs --noheadings -o lv_attr,segtype,copy_percent VG/m"), "rwi-a-r--- raid1 100.00");
+    let places = field(&world, "lvs --noheadings -o devices VG/m");
+    assert!(places.contains("/a(") && places.contains("/b("), "{places}");
+    tool("mkfs.ext4", &["-q", "-F", world.node("m").to_str().unwrap()]);
+    let point = world.mount("m", "rw");
+    write_files(&point, 0..40);
+    world.ok("lvcreate -y -s -n before VG/m");
+    write_files(&point, 20..60);
+    world.unmount("m");
+    close(&world);
+
+    // The first disk is away, and work goes on.
+    let away = open_without(&world, &disks[0]);
+    assert_eq!(field(&world, "lvs --noheadings -o lv_attr,lv_health_status VG/m"), "owi-a-r-p- partial");
+    world.refused("lvcreate -y --type raid1 -L 8M -n more VG", 5, "while PVs are missing.");
+    world.refused("lvextend -L +8M VG/m", 5, "while PVs are missing.");
+    world.refused("lvconvert --repair -y VG/m", 5, "cannot be repaired while a physical volume");
+    let point = world.mount("m", "rw");
+    check_files(&point, 0..60);
+    write_files(&point, 50..90);
+    world.ok("lvcreate -y -s -n during VG/m");
+    write_files(&point, 80..100);
+    world.unmount("m");
+    close(&world);
+
+    // It comes back, and gets what it missed.
+    fs::rename(&away, &disks[0]).unwrap();
+    world.ok("vgextend --restoremissing VG a");
+    world.ok("vgchange -ay VG");
+    wait_in_sync(&world);
+    assert_eq!(field(&world, "lvs --noheadings -o lv_attr,lv_health_status VG/m"), "owi-a-r---");
+    world.ok("check VG");
+    close(&world);
+
+    // So the other one can go, and it is all there.
+    open_without(&world, &disks[1]);
+    let point = world.mount("m", "rw");
+    check_files(&point, 0..100);
+    world.unmount("m");
+    tool("e2fsck", &["-f", "-n", world.node("m").to_str().unwrap()]);
+    let before = world.mount("before", "ro");
+    check_files(&before, 0..40);
+    assert!(!before.join("file45").exists());
+    world.unmount("before");
+    world.ok("vgchange -an VG");
+}
+
+#[test]
+fn a_lost_disk_is_replaced() {
+    let (world, disks) = made("mirnew");
+    world.ok("lvcreate -y -m1 -L 120M -n m VG");
+    world.ok("lvcreate -y -L 40M -n plain VG a");
+    write(&world, "m", 0, b'm');
+    write(&world, "plain", 0, b'p');
+    close(&world);
+    fs::remove_file(&disks[1]).unwrap();
+    world.ok("vgreduce --removemissing VG");
+    world.ok("vgchange -ay VG");
+    holds(&world, "m", 0, b'm');
+    assert_eq!(field(&world, "lvs --noheadings -o lv_attr,lv_health_status VG/m"), "rwi-a-r-r- refresh needed");
+    write(&world, "m", 16, b'n');
+    world.refused("lvconvert --repair -y VG/m", 5, "Failed to replace faulty devices");
+    world.device("c", DISK);
+    world.ok("vgextend VG c");
+    let said = world.ok("lvconvert --repair -y VG/m");
+    assert!(said.contains("successfully replaced."), "{said}");
+    wait_in_sync(&world);
+    assert_eq!(field(&world, "lvs --noheadings -o lv_attr,lv_health_status VG/m"), "rwi-a-r---");
+    let places = field(&world, "lvs --noheadings -o devices VG/m");
+    assert!(places.contains("/a(") && places.contains("/c("), "{places}");
+    world.ok("check VG");
+    close(&world);
+    open_without(&world, &disks[0]);
+    holds(&world, "m", 0, b'm');
+    holds(&world, "m", 16, b'n');
+    assert_eq!(field(&world, "lvs --noheadings -o lv_health_status VG/plain"), "partial");
+    world.ok("vgchange -an VG");
+}
+
+/// The server and its keeper are killed under writes, again and again, and each time another disk is away for a while.
+#[test]
+fn what_was_synced_is_on_each_disk_after_kills() {
+    let (world, disks) = made("mirkill");
+    world.ok("lvcreate -y --type raid1 -L 64M -n m VG");
+    let block = |round: u64, at: u64| Random(round * 1000 + at + 1).bytes(4096);
+    let mut newest = [0u64; 64];
+    for round in 0u64..6 {
+        let file = File::options().write(true).open(world.node("m")).unwrap();
+        for at in (0..64).filter(|at| (at * 7 + round) % 3 == 0) {
+            file.write_all_at(&block(round, at), at * MIB).unwrap();
+            newest[at as usize] = round + 1;
+        }
+        file.sync_all().unwrap();
+        drop(file);
+        crate::status::kill_both(&world);
+        let disk = &disks[(round % 2) as usize];
+        let away = pull(disk);
+        // The kernel takes a moment to end what was killed.
+        let until = Instant::now() + Duration::from_secs(60);
+        while !world.run("vgchange -ay --activationmode degraded VG").status.success() {
+            assert!(Instant::now() < until, "it does not open without disk {}", round % 2);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let file = File::open(world.node("m")).unwrap();
+        for at in (0..64).filter(|at| newest[*at as usize] > 0) {
+            let mut read = vec![0; 4096];
+            file.read_exact_at(&mut read, at * MIB).unwrap();
+            assert!(read == block(newest[at as usize] - 1, at), "round {round}: MiB {at}");
+        }
+        drop(file);
+        close(&world);
+        fs::rename(&away, disk).unwrap();
+        world.ok(&format!("vgextend --restoremissing VG {}", ["a", "b"][(round % 2) as usize]));
+        world.ok("vgchange -ay VG");
+        wait_in_sync(&world);
+    }
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
+/// What makes no sense changes nothing, and says why.
+#[test]
+fn bad_input() {
+    let world = World::empty("mirbad");
+    world.device("a", 200 * MIB);
+    world.device("b", 200 * MIB);
+    world.device("c", 100 * MIB);
+    world.ok("vgcreate VG a");
+    world.refused("lvcreate --type raid1 -L 8M -n m VG", 5, "Insufficient suitable allocatable extents");
+    world.ok("vgextend VG b c");
+    let before = field(&world, "vgs --noheadings -o vg_free,lv_count VG");
+    for (line, code, words) in [
+        ("lvcreate --type raid1 -m0 -L 8M VG", 3, "--mirrors must be at least 1 with segment type raid1."),
+        ("lvcreate -m2 -L 8M VG", 5, "two copies of its data, not 3"),
+        ("lvcreate -m4294967296 -L 8M VG", 5, "two copies"),
+        ("lvcreate -m-1 -L 8M VG", 3, "Number may not be negative."),
+        ("lvcreate --type linear -m1 -L 8M VG", 3, "does not accept option: --mirrors"),
+        ("lvcreate -m1 -m1 -L 8M VG", 3, "may not be repeated"),
+        ("lvcreate --type raid1 -R 0 -L 8M VG", 3, "Region size may not be zero."),
+        ("lvcreate --type raid1 -R 3k -L 8M VG", 3, "multiple of machine memory page size"),
+        ("lvcreate --type raid1 -i 2 -L 8M VG", 3, "Stripes argument cannot be used"),
+        ("lvcreate --type raid10 -m1 -i2 -L 8M VG", 5, "is not supported"),
+        ("lvcreate --type raid6 -L 8M VG", 5, "is not supported"),
+        ("lvcreate --type raid1 -L 8M VG a", 5, "Insufficient"),
+        ("lvcreate --type raid1 -L 150M VG b c", 5, "Insufficient"),
+        ("lvcreate --type raid1 -L 300M VG", 5, "Insufficient"),
+        ("lvcreate --type raid1 -L 8M VG a:0-1:1-2 b", 5, "Overlapping PE ranges"),
+        ("lvcreate --type raid1 -L 8M VG a:9-3 b", 5, "PE range error"),
+        ("lvcreate --type raid1 -L 8M VG a:0-4294967296 b", 5, "error"),
+    ] {
+        world.refused(line, code, words);
+    }
+    assert_eq!(field(&world, "vgs --noheadings -o vg_free,lv_count VG"), before);
+    world.ok("lvcreate -y --type raid1 -L 16M -n m VG");
+    world.ok("lvcreate -y -L 16M -n l VG");
+    write(&world, "m", 0, b'm');
+    for (line, words) in [
+        ("lvconvert -y -m0 VG/m", "cannot be converted to type linear"),
+        ("lvconvert -y --type linear VG/m", "cannot be converted to type linear"),
+        ("lvconvert -y -m1 VG/l", "cannot be converted to type raid1"),
+        ("lvconvert -y --type raid1 VG/l", "cannot be converted to type raid1"),
+        ("lvconvert -y -m2 VG/m", "cannot have 3 copies"),
+        ("lvconvert -y -m+1 VG/m", "cannot have 3 copies"),
+        ("lvconvert -y --splitmirrors 1 -n x VG/m", "can be split off"),
+        ("lvconvert -y --replace a VG/m", "pvmove"),
+        ("lvconvert -y --type thin-pool VG/m", "is mirrored, and thin pools are not"),
+        ("lvconvert -y --repair VG/l", "rowen repair"),
+        ("lvconvert -y --repair VG/m nosuch", "not found in Volume Group"),
+        ("lvchange --syncaction check VG/m", "is not supported"),
+        ("lvchange --resync VG/m", "is not supported"),
+        ("lvextend -m2 -L +4M VG/m", "two copies"),
+        ("lvextend --type raid1 -L +4M VG/l", "one copy of its data"),
+        ("lvextend -L +300M VG/m", "Insufficient"),
+    ] {
+        world.refused(line, 5, words);
+    }
+    world.ok("lvconvert -y --repair VG/m");
+    world.ok("lvextend -L +8M VG/m");
+    world.ok("lvreduce -f -L 16M VG/m");
+    holds(&world, "m", 0, b'm');
+    world.ok("lvremove -f VG/m VG/l");
+    world.ok("check VG");
+}
