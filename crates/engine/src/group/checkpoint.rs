@@ -20,6 +20,7 @@ use crate::format::stream::{
 use crate::format::superblock::{GroupRoot, Superblock};
 use crate::journal::bad_runs::BadRuns;
 use crate::journal::{Capture, JournalOwner};
+use crate::legs::LegsOwner;
 use crate::model::{Attributes, GroupAttributes, TreeMeta};
 use crate::planted;
 use crate::space::{AllocContext, COMMIT_STEP, OpenArenas, Run, join_runs};
@@ -118,6 +119,10 @@ impl Group {
             }
             self.checkpoints.leave(outcome.is_ok());
             outcome?;
+            // Freed blocks are usable now: mirrored extents may be made, or dissolved.
+            if self.has_mirrored() {
+                self.wake();
+            }
         }
         self.core.journal.failed()
     }

@@ -16,7 +16,6 @@ impl Group {
             false => self.checkpoint_turn(self.final_ticket(), true).await,
         };
         self.end_background();
-        self.core.members.legs().close();
         outcome
     }
 

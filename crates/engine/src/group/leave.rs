@@ -202,13 +202,11 @@ impl Group {
         }
         self.end_background();
         outcome?;
-        let outcome = match self.core.disks.is_missing(pv) {
+        match self.core.disks.is_missing(pv) {
             // Its label names the group until it is rewritten. The group no longer names it.
             true => Ok(()),
             false => Group::write_label(&*self.core.disks, pv, uuid).await,
-        };
-        self.core.members.legs().close();
-        outcome
+        }
     }
 
     /// The final checkpoint, with a table and a journal that do without the physical volume.

@@ -26,16 +26,16 @@ use crate::units::{BLOCK_SIZE, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// When less than this is free for mirrored volumes, in extents, zones are made in the background ...
-const GROW_BELOW: u64 = 16;
-/// ... of this many.
-const GROW_BY: u64 = 64;
-/// Free mirrored extents that stay when volumes were removed.
-const KEPT: u64 = 2 * GROW_BY;
+/// Mirrored extents are made ahead of their need by this part of the group's extents at once ...
+const GROWTH_SHARE: u64 = 64;
+/// ... within these bounds. They are made when less than a quarter of that is free.
+const GROWTH: RangeInclusive<u64> = 4..=64;
+/// When volumes were removed, free mirrored extents stay for so many times of growth.
+const KEPT: u64 = 2;
 
 /// The state of a group's mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Group {
                     // Best effort: a write that finds no space tries again, and gets the error.
                     let _ = match self.is_short_of_mirrored() && self.has_mirrors() {
                         true => self.make_zones_ahead().await.map(drop),
-                        false => self.dissolve_zones(2 * KEPT).await.map(drop),
+                        false => self.dissolve_zones(2).await.map(drop),
                     };
                 }
             }
@@ -152,10 +152,16 @@ impl Group {
             return Ok(false);
         }
         match segment {
-            SegmentType::Linear => Ok(self.dissolve_zones(0).await? > 0),
+            SegmentType::Linear => Ok(self.dissolve_zones(1).await? > 0),
             SegmentType::Raid1 if self.is_short_of_mirrored() => self.make_zones_ahead().await,
             SegmentType::Raid1 => Ok(false),
         }
+    }
+
+    /// Mirrored extents that are made at once, ahead of their need.
+    fn growth(&self) -> u64 {
+        let placement = self.core.placement();
+        (placement.count() / placement.extent_blocks / GROWTH_SHARE).clamp(*GROWTH.start(), *GROWTH.end())
     }
 
     /// Whether there is a mirrored volume.
@@ -165,7 +171,7 @@ impl Group {
     }
 
     /// Whether there are mirrored extents.
-    fn has_mirrored(&self) -> bool {
+    pub(super) fn has_mirrored(&self) -> bool {
         let placement = self.core.placement();
         placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start))
     }
@@ -200,14 +206,14 @@ impl Group {
     pub(super) fn is_short_of_mirrored(&self) -> bool {
         let placement = self.core.placement();
         self.has_mirrored()
-            && self.core.space.lock().available_for(SegmentType::Raid1) < GROW_BELOW * placement.extent_blocks
+            && self.core.space.lock().available_for(SegmentType::Raid1) < self.growth() * placement.extent_blocks / 4
     }
 
     /// Makes mirrored extents before they are needed. False: none could be made now.
     async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
         // Who has the claim may wait for this caller.
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
-        Ok(self.make_zones_claimed(GROW_BY, &[]).await? > 0)
+        Ok(self.make_zones_claimed(self.growth(), &[]).await? > 0)
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
@@ -418,16 +424,13 @@ impl Group {
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
-    /// Dissolves mirrored extents of which nothing is used, but for some, if there are more than this (MZ2). Returns how
-    /// many.
-    async fn dissolve_zones(self: &Arc<Self>, more_than: u64) -> Result<u64> {
+    /// Dissolves mirrored extents of which nothing is used, but for some, if there are so many times more than those that
+    /// stay (MZ2). Returns how many.
+    async fn dissolve_zones(self: &Arc<Self>, times: u64) -> Result<u64> {
         let extent_blocks = self.core.placement().extent_blocks;
-        let (kept, more_than) = match self.has_mirrors() {
-            true => (KEPT * extent_blocks, more_than * extent_blocks),
-            false => (0, 0),
-        };
+        let kept = if self.has_mirrors() { KEPT * self.growth() * extent_blocks } else { 0 };
         let free = self.core.space.lock().available_for(SegmentType::Raid1);
-        if free <= kept.max(more_than) {
+        if free <= kept * times.max(1) {
             return Ok(0);
         }
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(0) };

@@ -71,8 +71,6 @@ impl Group {
                     self.request_checkpoint();
                 }
                 self.core.space_event.notify();
-                // Mirrored extents may be free now.
-                self.mirrors_wanted.store(true, Ordering::Release);
             }
             Err(error) => {
                 // Removal stops until there is room (D6), or until the group is opened again. This costs only space.

@@ -85,12 +85,6 @@ impl Legs {
         self.changed.notify();
     }
 
-    /// Requests that wait, and all later ones to mirrored runs, fail.
-    pub fn close(&self) {
-        const ECANCELED: i32 = 125;
-        self.stop(DiskError { op: DiskOpKind::Write, pv: PvIndex(0), offset: 0, errno: ECANCELED });
-    }
-
     /// Whether all of a place of a first leg is mirrored.
     pub fn is_mirrored(&self, segment: &Segment) -> bool {
         let parts = self.state.lock().split(&Segments::from_slice(&[*segment]));

@@ -342,12 +342,12 @@ fn a_write_for_which_there_is_no_room_leaves_legs_that_are_made_equal() {
 }
 
 #[test]
-fn what_waits_fails_when_the_layer_is_closed() {
+fn what_waits_fails_when_a_disk_has_failed() {
     let made = made(LegsState::default());
     *made.driven.held_kind.lock() = Some(DiskOpKind::Flush);
     let (first, second) = (made.write(0, 1), made.write(0, 2));
     made.driven.run();
-    made.legs.close();
+    made.legs.fail(DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset: 0, errno: 5 });
     made.driven.release();
     [first, second].into_iter().for_each(|write| assert!(made.finish(write).is_err()));
 }
