@@ -3,9 +3,7 @@
 use super::state::{State, Turn};
 use super::table::{Part, Parts};
 use super::types::{Leg, LegsOwner, MirroredRun, PvReport, RunReport};
-use crate::disk::{
-    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments, start,
-};
+use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments, start};
 use crate::event::Event;
 use crate::runtime::Runtime;
 use parking_lot::Mutex;
