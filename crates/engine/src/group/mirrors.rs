@@ -82,15 +82,27 @@ impl Group {
                 self.note_caught_up().await;
                 // Tried again after the next step.
                 let _ = self.note_filled().await;
-                if self.has_mirrored() && self.out().is_empty() && !self.is_moving() {
-                    // Best effort: a write that finds no space tries again, and gets the error.
-                    let _ = match self.is_short_of_mirrored() && self.has_mirrors() {
-                        true => self.make_zones_ahead().await.map(drop),
-                        false => self.dissolve_zones(2).await.map(drop),
-                    };
-                }
+                // Best effort: a write that finds no space tries again, and gets the error.
+                let _ = self.fit_zones().await;
             }
         }
+    }
+
+    /// Makes or dissolves mirrored extents, for what may be needed next. They are dissolved after removals only: what was
+    /// made for a volume stays until the volume takes it.
+    async fn fit_zones(self: &Arc<Self>) -> Result<()> {
+        if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
+            return Ok(());
+        }
+        if self.is_short_of_mirrored() && self.has_mirrors() {
+            return self.make_zones_ahead().await.map(drop);
+        }
+        // The checkpoint that frees blocks comes back here.
+        let is_settled = self.core.space.lock().pending_blocks() == 0;
+        if is_settled && self.dissolve_wanted.swap(false, Ordering::AcqRel) {
+            self.dissolve_zones(2).await?;
+        }
+        Ok(())
     }
 
     /// Physical volumes that returned, and have both legs of everything now, count as all others from here on.
@@ -153,8 +165,13 @@ impl Group {
         }
         match segment {
             SegmentType::Linear => Ok(self.dissolve_zones(1).await? > 0),
-            SegmentType::Raid1 if self.is_short_of_mirrored() => self.make_zones_ahead().await,
-            SegmentType::Raid1 => Ok(false),
+            SegmentType::Raid1 => {
+                let available = || self.core.space.lock().available_for(SegmentType::Raid1);
+                let before = available();
+                // Nobody who has the claim waits for a mirrored volume.
+                let Ok(_claim) = self.claim_table().await else { return Ok(false) };
+                Ok(available() > before || self.make_zones_claimed(self.growth(), &[]).await? > 0)
+            }
         }
     }
 

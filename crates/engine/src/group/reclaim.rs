@@ -71,6 +71,9 @@ impl Group {
                     self.request_checkpoint();
                 }
                 self.core.space_event.notify();
+                self.dissolve_wanted.store(true, Ordering::Release);
+                self.mirrors_wanted.store(true, Ordering::Release);
+                self.background.notify();
             }
             Err(error) => {
                 // Removal stops until there is room (D6), or until the group is opened again. This costs only space.
