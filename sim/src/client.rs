@@ -151,12 +151,14 @@ impl Client {
             full: spec.full,
             attributes: Attributes::default(),
         };
-        // Some volumes of a group with mirrors are linear.
-        let segment = self.oracle.lock().segment;
-        let done = match segment {
-            _ if vol % 3 == 2 || self.group.info().pvs.len() < 2 => self.group.create_volume(new).await,
-            SegmentType::Linear => self.group.create_volume(new).await,
-            SegmentType::Raid1 => self.group.create_mirrored(new, &[]).await,
+        let (segment, is_mixed) = {
+            let oracle = self.oracle.lock();
+            (oracle.segment, oracle.is_mixed)
+        };
+        let is_linear = segment == SegmentType::Linear || is_mixed && (vol % 3 == 2 || self.group.info().pvs.len() < 2);
+        let done = match is_linear {
+            true => self.group.create_volume(new).await,
+            false => self.group.create_mirrored(new, &[]).await,
         };
         if let Some(outcome) = outcome(&done) {
             self.oracle.lock().end_create(command, outcome);

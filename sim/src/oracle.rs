@@ -190,6 +190,8 @@ pub enum Command {
 pub struct Oracle {
     /// The type of new volumes.
     pub segment: SegmentType,
+    /// Some are linear nevertheless.
+    pub is_mixed: bool,
     clock: u64,
     requests: u64,
     pub volumes: BTreeMap<Vol, Volume>,

@@ -1,10 +1,11 @@
-//! A disk fails while its group is in use, and the group continues without it (rule MB9).
+//! A disk fails while its group is in use, and the group continues without it (rule MB9); the same for one that answers
+//! nothing (MB10).
 
 use crate::journal_copies::{BLOCKS, written_volumes};
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{Group, VolumeKind};
+use rowen_engine::group::{Config, Group, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, number};
@@ -129,12 +130,17 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
         Error::DiskLost(error) => assert_eq!(error.pv, pv, "seed {seed}"),
         error => panic!("seed {seed}: {error}"),
     }
+    is_left_and_returns(&setup, &made, pv, seed);
+}
+
+/// The next opening leaves the disk out, and later it is back. What it kept of its last requests is random.
+fn is_left_and_returns(setup: &Setup, made: &Made, pv: PvIndex, seed: u64) {
     // A missing disk has no bad blocks.
     assert_eq!(made.client.group.bad_places(), Vec::<String>::new(), "seed {seed}");
     let (oracle, moment) = (made.client.oracle.lock().clone(), made.disks.moment());
     let mut image = moment.killed(&mut Rng::new(seed));
     image.set_size(pv, 0);
-    let opened = open(image, &setup, Some(7), made.client.oracle.clone());
+    let opened = open(image, setup, Some(7), made.client.oracle.clone());
     let out = opened.client.group.out();
     let is_on_it = |error: &Error| matches!(error, Error::Disk(DiskError { pv, .. }) if out.has(usize::from(pv.0)));
     let lost = opened.world.run(judge_each(&opened.client, &oracle, Since::Death, is_on_it));
@@ -144,7 +150,7 @@ fn one_fails(pvs: u16, second_journal: bool, failing: u16, seed: u64) {
     let rest = opened.disks.moment().killed(&mut Rng::new(2));
     for policy in POLICIES {
         let cut = moment.power_cut(policy, &mut Rng::new(seed));
-        let back = open(rest.with_pv_of(pv, &cut), &setup, None, Shared::default());
+        let back = open(rest.with_pv_of(pv, &cut), setup, None, Shared::default());
         back.world.run(back.client.group.restore_missing(pv)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let unproven = back.client.group.unproven_blocks();
         // Flushed data is there. Blocks that cannot be proven are errors (MB7).
@@ -186,6 +192,78 @@ fn a_dead_disk_that_counts_as_bad_blocks_is_found() {
 #[test]
 fn a_flush_that_is_acknowledged_without_the_disk_that_failed_is_found() {
     must_be_found("flushed_without_disk", || each_fails(8));
+}
+
+/// The disk answers nothing from some moment on, under load, and some time later the group is told. Returns whether it
+/// leaves the disk.
+fn hangs(made: &Made, pv: PvIndex, seed: u64) -> bool {
+    let handle = made.world.handle();
+    for vol in &made.vols {
+        // Nobody waits for its end: it may hang.
+        drop(handle.start("load", load(&made.client, *vol, seed + u64::from(*vol), &handle)));
+    }
+    let mut rng = Rng::new(seed);
+    made.world.run(async {
+        handle.sleep(Duration::from_micros(rng.below(6000))).await;
+        made.disks.set_faults(Faults { hung: Some(pv), ..Faults::default() });
+        handle.sleep(Duration::from_micros(rng.below(4000))).await;
+        let is_left = made.client.group.leave_hung(pv);
+        handle.sleep(Duration::from_micros(rng.below(4000))).await;
+        is_left
+    })
+}
+
+fn one_hangs(pvs: u16, hanging: u16, seed: u64) {
+    let setup = setup(usize::from(pvs), true);
+    let (made, pv) = (made(seed, &setup), PvIndex(hanging));
+    assert!(hangs(&made, pv, seed), "seed {seed}");
+    match made.client.group.failed() {
+        Err(Error::DiskLost(error)) => assert_eq!(error.pv, pv, "seed {seed}"),
+        other => panic!("seed {seed}: {other:?}"),
+    }
+    is_left_and_returns(&setup, &made, pv, seed);
+}
+
+fn each_hangs(seeds: u64) {
+    for seed in 0..seeds {
+        for pv in 0..2 {
+            one_hangs(2, pv, 300 + seed);
+            one_hangs(3, pv + 1, 400 + seed);
+        }
+    }
+}
+
+#[test]
+fn any_one_hangs() {
+    each_hangs(scaled(6));
+}
+
+#[test]
+fn a_group_that_is_used_on_after_it_left_a_disk_is_found() {
+    must_be_found("hung_goes_on", || each_hangs(2));
+}
+
+/// The journal is on it alone: nothing changes, and once it answers nothing has failed.
+fn needed_one_hangs() {
+    let setup = setup(2, false);
+    let made = made(9, &setup);
+    assert!(!hangs(&made, PvIndex(0), 35));
+    made.client.group.failed().unwrap();
+    let settings =
+        Setup { config: Config { leaves_failed_disks: false, ..setup.config.clone() }, ..self::setup(2, true) };
+    let made = self::made(10, &settings);
+    assert!(!hangs(&made, PvIndex(0), 36));
+    made.client.group.failed().unwrap();
+}
+
+#[test]
+fn one_that_hangs_and_is_needed_stays() {
+    needed_one_hangs();
+}
+
+#[test]
+fn to_leave_what_is_needed_when_it_hangs_is_found() {
+    must_be_found("needed_disk_left_out", needed_one_hangs);
 }
 
 /// The journal is on one disk only. Without that disk there is no group, so the group stops for good.

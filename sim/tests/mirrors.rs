@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, Group, PvExtents, SegmentType, VolumeInfo, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, plain_volume};
@@ -334,4 +335,64 @@ fn a_disk_with_legs_does_not_leave() {
     let (_, alone) = setup(1).make(&single).unwrap();
     let outcome = single.run(alone.create_mirrored(plain_volume("m", 1, VolumeKind::Thick, 64), &[]));
     assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
+}
+
+/// MZ1: mirrored extents are made under writes that need them. The power is cut meanwhile.
+fn made_under_writes(seed: u64) {
+    let setup = setup(2);
+    let world = World::new(seed);
+    let (disks, group) = setup.make(&world).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    client.oracle.lock().segment = setup.segment;
+    let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 8192, chunk_blocks: 1, full: FullPolicy::Fail };
+    let vols: Vec<Vol> = (0..2).map(|_| world.run(client.create(spec)).unwrap()).collect();
+    let before = client.group.mirror_info().extents;
+    disks.keep_moments();
+    let (mut rng, handle) = (Rng::new(seed), world.handle());
+    let writers = (0..4).map(|n| {
+        let (client, vol, handle) = (client.clone(), vols[n % 2], handle.clone());
+        let op: Op = Box::pin(async move {
+            for i in 0..60 {
+                client.write(vol, (n as u64 / 2 * 4000 + i * 32) * BLOCK, 32 * BLOCK, &[]).await?;
+                handle.sleep(Duration::from_micros(200)).await;
+            }
+            client.flush(vol).await
+        });
+        op
+    });
+    for done in world.run(client.together(writers.collect())) {
+        done.unwrap();
+    }
+    assert!(client.group.mirror_info().extents > before, "seed {seed}");
+    let moments = disks.take_moments();
+    for n in 0..12 {
+        let moment = &moments[rng.below(moments.len() as u64) as usize];
+        let image = moment.power_cut(POLICIES[n % POLICIES.len()], &mut rng);
+        let oracle = client.oracle.lock().clone();
+        let opened = try_open(image, &setup, &Arc::new(Mutex::new(oracle)), None);
+        let opened = opened.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let check = opened.world.run(opened.client.group.check_open()).unwrap();
+        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn zones_are_made_under_writes() {
+    (0..scaled(8)).for_each(made_under_writes);
+}
+
+#[test]
+fn zones_whose_blocks_are_used_too_early_are_found() {
+    must_be_found("zones_freed_early", || (0..8).for_each(made_under_writes));
+}
+
+/// S7
+#[test]
+fn a_mirror_whose_blocks_have_one_leg_is_found() {
+    must_be_found("mirror_not_mirrored", || (0..4).for_each(made_under_writes));
+}
+
+#[test]
+fn a_write_that_is_on_one_leg_is_found() {
+    must_be_found("one_leg_written", || (0..4).for_each(each_fails_in_turn));
 }

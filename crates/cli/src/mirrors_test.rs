@@ -495,3 +495,23 @@ fn reserves_of_snapshots_are_mirrored_too() {
         rc=0",
     );
 }
+
+#[test]
+fn probe() {
+    let Ok(script) = std::fs::read_to_string("/root/w/c-logs/probe") else { return };
+    let mut world = made("/dev/ubda /dev/ubdb");
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.split_once(' ') {
+            Some(("NEW", disks)) => world = made(disks),
+            Some(("LOSE", disk)) => drop(world.lose_disk("v", disk)),
+            Some(("WRITE", volume)) => world.write(volume, 300),
+            _ => {
+                let printed = world.run(line);
+                println!("        $ {line}");
+                printed.out.lines().for_each(|line| println!("        O|{line}$"));
+                printed.err.lines().for_each(|line| println!("        E|{line}"));
+                println!("        rc={}\n", printed.code);
+            }
+        }
+    }
+}

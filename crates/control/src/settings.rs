@@ -141,6 +141,7 @@ pub const KNOWN: &[Setting] = &[
     setting("report/lvs_sort_full", Kind::Text, "\"vg_name,lv_name\""),
     setting("report/pvsegs_sort_full", Kind::Text, "\"pv_uuid,pvseg_start\""),
     setting("report/segs_sort_full", Kind::Text, "\"lv_uuid,seg_start\""),
+    setting("server/disk_timeout", Kind::Count, "30"),
     setting("server/fill_keeps", Kind::Percent, "25"),
     setting("server/layout", Kind::Layout, "\"auto\""),
     setting("server/leave_failed_disks", Kind::Switch, "1"),
@@ -320,6 +321,8 @@ pub struct Settings {
     pub layout: LayoutSetting,
     /// `server/leave_failed_disks`: the group continues without a disk that failed, if it can (MB9).
     pub leave_failed_disks: bool,
+    /// `server/disk_timeout`: after how many seconds a disk that answers nothing counts as failed (MB10); 0: never.
+    pub disk_timeout: u64,
     /// `server/fill_keeps`: the percentage of a group, and of a pool, that filling leaves free.
     pub fill_keeps: u64,
     /// `devices/issue_discards`: space that becomes free is discarded on the physical volumes.
@@ -367,6 +370,7 @@ impl Default for Settings {
             rehome: true,
             layout: LayoutSetting::Auto,
             leave_failed_disks: true,
+            disk_timeout: 30,
             fill_keeps: 25,
             issue_discards: false,
         }
@@ -428,6 +432,7 @@ impl Settings {
             rehome: config.is_on("server/rehome").unwrap_or(usual.rehome),
             layout: config.value("server/layout").and_then(layout).unwrap_or_default(),
             leave_failed_disks: config.is_on("server/leave_failed_disks").unwrap_or(usual.leave_failed_disks),
+            disk_timeout: count("server/disk_timeout").unwrap_or(usual.disk_timeout),
             fill_keeps: count("server/fill_keeps").unwrap_or(usual.fill_keeps),
             issue_discards: config.is_on("devices/issue_discards").unwrap_or(usual.issue_discards),
         }
@@ -476,7 +481,7 @@ mod tests {
     fn what_is_set_is_read() {
         let text = "backup {\n archive = no\n retain_min = 3\n}\nmonitor/command = \"/bin/true\"\n\
                     monitor { thresholds = [70] snapshot_threshold = 50 }\n\
-                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 leave_failed_disks = 0 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
+                    server/processor_latency = 20 server/no_space_timeout = 0 server/request_memory = 64 server { layout = \"read\" fill_keeps = 40 leave_failed_disks = 0 disk_timeout = 5 } devices/issue_discards = 1 tags { hosttags=1 one {} two { host_list=[\"h\"] } }";
         let expected = Settings {
             archive: false,
             retain_min: 3,
@@ -488,6 +493,7 @@ mod tests {
             request_memory: 64,
             layout: LayoutSetting::Read,
             leave_failed_disks: false,
+            disk_timeout: 5,
             fill_keeps: 40,
             issue_discards: true,
             ..Settings::default()

@@ -23,6 +23,9 @@
 //!   the disk, and answers them. Acknowledged writes on the disk that were not flushed may be lost: the next flush of
 //!   their volume must fail. A redirected write of a part of a block is recorded only when its data is on the disk. The
 //!   next process repeats the write, and needs the old contents. The record would hide them (MB7).
+//! * MB10 A disk that answers nothing for longer than the caller's limit counts as one that failed a flush (MB9), if
+//!   everything that the group needs is also on other disks. Nothing is acknowledged from then on, and no answer of that
+//!   disk is used. If the group needs the disk, nothing changes: its requests wait.
 //!
 //! [`unproven`](crate::unproven) has the blocks that recovery could not compare while a physical volume was out (MB7).
 

@@ -157,6 +157,12 @@ impl Meter {
         buckets.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
+    /// Whether requests are in flight. While none begins, this is false only when all have ended.
+    pub fn is_busy(&self) -> bool {
+        let under_way = self.shards.iter().map(|shard| shard.under_way.load(Ordering::Relaxed));
+        under_way.fold(0, u64::wrapping_add) != 0
+    }
+
     /// All that was counted.
     pub fn counts(&self) -> IoCounts {
         let sum = |of: &dyn Fn(&Shard) -> &AtomicU64| {
@@ -211,7 +217,9 @@ mod tests {
         assert_eq!((counts.read.requests, counts.read.bytes, counts.read.failed), (1, 0, 1));
         assert_eq!((counts.flush.requests, counts.discard.requests, counts.under_way), (1, 0, 1));
         assert_eq!(meter.answers(), 4);
+        assert!(meter.is_busy());
         meter.withdraw();
+        assert!(!meter.is_busy());
         assert_eq!(meter.counts().under_way, 0);
         assert_eq!(meter.answers(), 4);
     }

@@ -1,7 +1,10 @@
-//! Other processes, from /proc. Reads only files that can be read even if the process hangs.
+//! Other processes, from /proc. Reads only files that can be read even if the process hangs. And the descriptors of this one.
 
 use crate::paths;
 use rowen_control::status::Process;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -15,6 +18,27 @@ pub fn see(pid: u32) -> Process {
 fn name_and_state(stat: &str) -> Option<(&str, char)> {
     let (name, rest) = (stat.split_once('(')?.1).rsplit_once(')')?;
     Some((name, rest.trim_start().chars().next()?))
+}
+
+/// Closes what these descriptors of this process are of. Their numbers stay taken, by /dev/null, so that no thread that
+/// still uses one meets another file.
+pub fn replace_by_null(descriptors: &[RawFd]) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    for descriptor in descriptors.iter().filter(|descriptor| **descriptor != null.as_raw_fd()) {
+        // SAFETY: plain numbers; whoever owns one of them owns /dev/null from here on.
+        if unsafe { libc::dup3(null.as_raw_fd(), *descriptor, libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The descriptors of this process, without the standard ones, of what has such a name.
+pub fn descriptors(is_wanted: impl Fn(&str) -> bool) -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let wanted =
+        entries.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| is_wanted(&to.to_string_lossy())));
+    wanted.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|number| *number > 2).collect()
 }
 
 /// A thread of this process.

@@ -23,6 +23,7 @@ use crate::exec::Handle;
 use crate::rng::Rng;
 use cache::{Cache, CachedWrite};
 use parking_lot::Mutex;
+use requests::Touches;
 use rowen_engine::disk::{
     Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
 };
@@ -80,6 +81,8 @@ pub struct Faults {
     pub hang_from: Option<u64>,
     /// Every request to this physical volume fails, and every flush.
     pub away: Option<PvIndex>,
+    /// No request to this physical volume completes, and no flush.
+    pub hung: Option<PvIndex>,
     /// The fault of one copy of the next metadata that is written. The journal is left out: it has only one copy.
     pub mishap: Option<WriteFault>,
     /// One block of the next stamped data is acknowledged and never written. The sectors of that request go here.
@@ -433,8 +436,9 @@ impl Disks for SimDisks {
         state.requests[kind as usize] += 1;
         state.check(&op);
         self.note(&op);
+        let is_hung = state.faults.hung.is_some_and(|pv| op.touches(pv));
         let ticket = state.begin(op, number);
-        if state.faults.hang_from.is_some_and(|from| state.events > from) {
+        if is_hung || state.faults.hang_from.is_some_and(|from| state.events > from) {
             drop(state);
             // Neither answered nor dropped: dropping a completer is an answer.
             std::mem::forget(done);

@@ -308,7 +308,7 @@ impl State {
 }
 
 /// Whether a request needs this physical volume.
-trait Touches {
+pub(super) trait Touches {
     fn touches(&self, pv: PvIndex) -> bool;
 }
 

@@ -330,7 +330,10 @@ impl History {
 
     fn age(&self, world: &World, disks: &Arc<SimDisks>, group: &Arc<Group>) -> Arc<LifeState> {
         group.set_no_space_timeout(Some(Duration::from_micros(self.plan.no_space_timeout)));
-        self.oracle.lock().segment = self.plan.setup.segment;
+        {
+            let mut oracle = self.oracle.lock();
+            (oracle.segment, oracle.is_mixed) = (self.plan.setup.segment, true);
+        }
         let client = Client::new(world.handle(), group.clone(), self.oracle.clone());
         Arc::new(LifeState::new(client, disks.clone(), world.handle(), self.plan.changes_pvs, self.options.trace))
     }

@@ -15,6 +15,7 @@ pub struct Ending {
     upgraded: AtomicBool,
     leaving: Mutex<Option<PvIndex>>,
     lost: Mutex<Option<PvIndex>>,
+    hangs: AtomicBool,
 }
 
 impl Ending {
@@ -46,6 +47,15 @@ impl Ending {
     pub(super) fn lose(&self, pv: PvIndex) {
         *self.lost.lock() = Some(pv);
         self.go_on();
+    }
+
+    /// Requests to a disk hang: whoever found that ends the process, and nobody else may (MB10). Or not, after all.
+    pub fn set_hanging(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::SeqCst);
+    }
+
+    pub fn is_hanging(&self) -> bool {
+        self.hangs.load(Ordering::SeqCst)
     }
 
     /// A successor of another version is ready.

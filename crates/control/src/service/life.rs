@@ -8,6 +8,7 @@ use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::is_being_received;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The longest text of a version.
 const LONGEST_VERSION: usize = 64;
@@ -86,6 +87,20 @@ impl Service {
         self.event(What::PvError, &format!("{failed}; the volume group goes on without it"));
         self.ending.lose(error.pv);
         self.announce_end();
+    }
+
+    /// The same because it has answered nothing for so long (MB10).
+    pub fn go_on_without_hung(&self, pv: PvIndex, silence: Duration) {
+        let (path, seconds) = (self.device(pv), silence.as_secs());
+        let group = &self.name;
+        self.event(
+            What::PvError,
+            &format!(
+                "Physical volume {path} of volume group \"{group}\" has answered nothing for {seconds} s; the volume group \
+                 goes on without it"
+            ),
+        );
+        self.ending.lose(pv);
     }
 
     /// Ends the server, whose successor is ready. Devices in use stay. Refused while a check runs, which may take

@@ -27,7 +27,7 @@ use rowen_engine::units::{Uuid, VolumeId};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The decisions about one open group.
 pub struct Service {
@@ -42,6 +42,8 @@ pub struct Service {
     pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
+    /// `server/disk_timeout`, in seconds.
+    pub disk_timeout: AtomicU64,
     /// What to do about a missing disk.
     pub disk_wait: Mutex<Option<DiskWait>>,
     /// Volumes whose writes wait for room.
@@ -82,6 +84,7 @@ impl Service {
             attempts: Mutex::new(BTreeMap::new()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
+            disk_timeout: AtomicU64::new(settings.disk_timeout),
             disk_wait: Mutex::default(),
             held: Held::default(),
             checks: AtomicU32::new(0),
@@ -100,6 +103,7 @@ impl Service {
         self.group.set_no_space_timeout(settings.no_space_timeout());
         self.group.set_discards(settings.discards());
         self.platform.devices.set_request_memory(settings.request_memory << 20);
+        self.disk_timeout.store(settings.disk_timeout, Ordering::Relaxed);
         self.warnings.set_settings(settings);
         self.autoextension.set_settings(settings);
         self.lists.set_own(lists);

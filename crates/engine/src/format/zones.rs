@@ -135,7 +135,7 @@ impl ZoneTable {
             let place = zone.place.unwrap_or(ZonePlace { pv: NOWHERE, first_pe: 0 });
             let filling = if zone.is_filling { FILLING } else { 0 };
             let (second_pv, second_pe) =
-                zone.second.map_or((0, 0), |second| (second.pv + 1 | filling, second.first_pe));
+                zone.second.map_or((0, 0), |second| ((second.pv + 1) | filling, second.first_pe));
             let record = ZoneRecord {
                 first_extent: zone.first_extent,
                 extents: zone.extents,

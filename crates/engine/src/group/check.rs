@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fixed_hash::Map;
 use crate::format::node::{Node, UNWRITTEN};
 use crate::map::{self, NodeRef};
-use crate::model::{Config, TreeKind, TreeMeta};
+use crate::model::{Config, SegmentType, TreeKind, TreeMeta};
 use crate::runtime::{Runtime, Task, yield_now};
 use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
@@ -238,6 +238,8 @@ struct Check<'a> {
     /// One bit for each metadata block: a node that was seen.
     nodes: Vec<u64>,
     /// The counts below interior nodes that were walked completely.
+    /// The types of volumes, by their heads (S7).
+    types: BTreeMap<TreeId, SegmentType>,
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
     /// Unproven blocks (MB7) by the tree that was walked to them first.
@@ -323,6 +325,7 @@ impl<'a> Check<'a> {
             used: vec![0; blocks.div_ceil(64) as usize],
             identity: vec![0; identity],
             nodes: vec![0; metadata.div_ceil(64) as usize],
+            types: group.types_of_heads(),
             below: Map::default(),
             bad: Vec::new(),
             unproven: BTreeMap::new(),
@@ -580,6 +583,12 @@ impl<'a> Check<'a> {
         if !placement.holds(start, len) {
             self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
             return;
+        }
+        let wanted = self.types.get(&tree.id).map(|segment| *segment == SegmentType::Raid1);
+        if wanted.is_some_and(|wanted| wanted != placement.is_mirrored(start)) {
+            let where_to = if wanted == Some(true) { "not mirrored" } else { "mirrored" };
+            self.report
+                .find(format!("tree {}: LV block {} is at VG block {start}, which is {where_to}", tree.id, e.key));
         }
         let unproven = self.group.core.members.unproven.among(&placement, start, len);
         if unproven > 0 {

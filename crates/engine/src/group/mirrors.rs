@@ -5,9 +5,9 @@
 //!   free from the checkpoint on whose superblock names it. So after a crash both extents are either free at their own
 //!   numbers, or free as one mirrored number.
 //! * MZ2 A zone is dissolved in the same way, when all of its blocks are free.
-//! * MZ3 No zone is made while a physical volume is out: it would have one leg, and nobody would notice.
 //!
-//! Zones are made when a volume is created or grows, and in the background before redirected writes need them.
+//! Zones are made when a volume is created or grows, and in the background before redirected writes need them. None is
+//! made while a physical volume is out (MB3).
 
 use super::Group;
 use super::moves::ZONES_KEPT;
@@ -20,10 +20,12 @@ use crate::journal::JournalOwner;
 use crate::legs::{LARGEST_MIRRORED, LegsOwner, MirroredRun, RunReport};
 use crate::model::{NewVolume, PvExtents, PvFlags, SegmentType};
 use crate::placement::{MirroredPair, PlacedRun, Placement};
+use crate::planted;
 use crate::space::Run;
-use crate::units::{BLOCK_SIZE, VolumeId};
+use crate::units::{BLOCK_SIZE, TreeId, VolumeId};
 use crate::volume::Volume;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -247,7 +249,11 @@ impl Group {
         {
             let mut space = self.core.space.lock();
             space.place(new);
-            freed.into_iter().for_each(|range| space.free_later((range.start, range.end - range.start)));
+            let runs: Vec<Run> = freed.into_iter().map(|range| (range.start, range.end - range.start)).collect();
+            match planted::is("zones_freed_early") {
+                true => runs.iter().for_each(|run| _ = space.add_free(self.core.alloc_context(), *run)),
+                false => runs.iter().for_each(|run| space.free_later(*run)),
+            }
         }
         self.apply_placement(&catalog, new);
     }
@@ -475,6 +481,16 @@ fn full_table() -> Error {
 }
 
 impl Group {
+    /// The types of all volumes, by their heads.
+    pub(super) fn types_of_heads(&self) -> BTreeMap<TreeId, SegmentType> {
+        let catalog = self.catalog.read();
+        let head = |volume: &Arc<Volume>| {
+            let state = volume.state.lock();
+            (state.head.id, state.meta.segment)
+        };
+        catalog.volumes.values().map(head).collect()
+    }
+
     /// A physical volume with legs of mirrors does not leave: they would have one leg, without a word.
     pub(super) fn check_no_legs(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         match self.core.placement().legs_on(pv).next() {

@@ -1,14 +1,17 @@
-//! What a group cannot do without: MB1 and MB9 of [`members`](crate::members).
+//! What a group cannot do without: MB1, MB9 and MB10 of [`members`](crate::members).
 
 use super::Group;
 use super::journal_layout::{is_copy_on, journal_on};
-use crate::disk::PvIndex;
+use crate::disk::{DiskError, DiskOpKind, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::model::PvFlags;
 use crate::placement::Placement;
 use crate::planted;
 use crate::units::VgBlock;
+
+/// ETIMEDOUT: a disk answered nothing.
+const TIMED_OUT: i32 = 110;
 
 /// What a group cannot do without (MB1).
 pub(super) struct Requirements<'a> {
@@ -69,6 +72,19 @@ impl Requirements<'_> {
 }
 
 impl Group {
+    /// A disk answers nothing for too long (MB10): the group stops for the next opening, which leaves it out. False: the
+    /// group needs it, and nothing changes.
+    pub fn leave_hung(&self, pv: PvIndex) -> bool {
+        if !self.core.config.leaves_failed_disks || !self.is_whole_without(pv) || self.core.journal.failed().is_err() {
+            return false;
+        }
+        let error = DiskError { op: DiskOpKind::Flush, pv, offset: 0, errno: TIMED_OUT };
+        if !planted::is("hung_goes_on") {
+            self.core.journal.stop(Error::DiskLost(error));
+        }
+        true
+    }
+
     /// Whether the other physical volumes, without those that are out, have everything that the group needs (MB9).
     pub(super) fn is_whole_without(&self, pv: PvIndex) -> bool {
         let mut out = self.core.members.out();

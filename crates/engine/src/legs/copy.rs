@@ -155,7 +155,8 @@ impl Legs {
         Ok(outcome)
     }
 
-    /// One step of what is to be done in the background. False: there is nothing to do.
+    /// One step of what is to be done in the background. False: there is nothing to do. After an error the caller makes a
+    /// pause: the same step is tried again.
     pub async fn work(self: &Arc<Self>) -> error::Result<bool> {
         if !self.is_active.load(std::sync::atomic::Ordering::Acquire) {
             return Ok(false);

@@ -59,6 +59,7 @@ impl Legs {
             }
         }
         self.start_timer();
+        self.wake_owner();
         Ok(())
     }
 

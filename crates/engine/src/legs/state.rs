@@ -280,7 +280,10 @@ impl State {
         }
     }
 
-    /// The leg from which a piece is read, which is sure or read at its source. None: it must be copied first.
+    /// The leg from which a piece is read: it is sure there, or read at its source.
+    ///
+    /// # Errors
+    /// This must be copied first.
     pub fn choose(&mut self, piece: &Piece) -> Result<usize, Place> {
         let mut source = None;
         if !planted::is("unsure_read") {
@@ -326,8 +329,7 @@ impl State {
         })
     }
 
-    /// Whether a leg of some run that is behind, or being filled, is unsure still. `of`: only this run's, or only this
-    /// physical volume's.
+    /// Whether a part of a run is unsure.
     pub fn has_unsure(&self, run: &MirroredRun) -> bool {
         let first = run.legs[0];
         self.unsure_at(&(first.pv, first.offset..first.offset + run.bytes)).next().is_some()

@@ -163,7 +163,8 @@ impl Space {
             self.close_oldest(context)?;
         }
         let run = loop {
-            if let Some(run) = self.find(context, segment)? {
+            let wanted = if planted::is("mirror_not_mirrored") { SegmentType::Linear } else { segment };
+            if let Some(run) = self.find(context, wanted)? {
                 break run;
             }
             // Only slots have blocks left: take them back, the oldest first (rule R10).

@@ -157,18 +157,21 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
 /// The members of the group `name`: at the stored paths, otherwise also at those of joining devices, otherwise on all
 /// devices (H9).
 pub fn find_group(name: &str) -> Result<GroupDevices, Error> {
-    find_group_but(name, &[])
+    find_group_but(name, &[], &[])
 }
 
-/// The same without these, whether they are there or not.
-pub fn find_group_but(name: &str, lost: &[Uuid]) -> Result<GroupDevices, Error> {
+/// The same without these, whether they are there or not. If possible nothing is read at `lost_at`, where they were: a
+/// disk that hangs would be waited for.
+pub fn find_group_but(name: &str, lost: &[Uuid], lost_at: &[PathBuf]) -> Result<GroupDevices, Error> {
     // Joining devices are read only if a label names more than the stored members: then they were checked before.
     // Otherwise one may lie on a volume of this group, which is not served now.
     let notes: [fn(&str) -> Vec<PathBuf>; 2] = [members::read, members::read_joining];
     let is_noted = names::check_form(name).is_ok() && !planted::is("looks_everywhere");
     let mut known = Scan::default();
     for read in notes.iter().filter(|_| is_noted) {
-        known.read_labels_at(&read(name))?;
+        let mut paths = read(name);
+        paths.retain(|path| !lost_at.contains(path));
+        known.read_labels_at(&paths)?;
         if let Ok(group) = known.group_but(name, lost) {
             return Ok(group);
         }

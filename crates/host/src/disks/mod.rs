@@ -21,13 +21,14 @@ pub use open::MIN_SIZE;
 pub use record::Recorded;
 
 use crate::meter::Meter;
+use crate::planted;
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Place, Pool, Shared};
 use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::platform::Faults;
 use rowen_engine::disk::{
-    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex, Segment, Segments,
 };
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -36,6 +37,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use sync::Helpers;
 use watch::Watch;
@@ -107,6 +109,8 @@ pub struct PvSet {
     mode: OpenMode,
     pvs: RwLock<Vec<Pv>>,
     helpers: Helpers,
+    /// Requests get no answer any more: this process ends.
+    is_mute: AtomicBool,
 }
 
 impl PvSet {
@@ -131,7 +135,8 @@ impl PvSet {
     ) -> Result<PvSet, OpenError> {
         let engine = if pool.has_rings() { engine } else { IoEngine::Sync };
         let shared = pool.shared().clone();
-        let set = PvSet { shared, engine, mode, pvs: RwLock::default(), helpers: Helpers::default() };
+        let (pvs, helpers, is_mute) = (RwLock::default(), Helpers::default(), AtomicBool::new(false));
+        let set = PvSet { shared, engine, mode, pvs, helpers, is_mute };
         let begun = Instant::now();
         for path in paths {
             loop {
@@ -194,6 +199,48 @@ impl PvSet {
             // If it stays locked, the successor waits for the end of this process.
             let _ = sys::unlock(fd);
         }
+    }
+
+    /// The same of all disks but one, on which requests hang, for a process that ends as if it were killed (DT2). No request
+    /// is begun or answered from here on. False: one of the others has requests that do not end either, and keeps its
+    /// hold until the end of the process.
+    pub fn let_go_but(&self, hung: PvIndex, limit: Duration) -> bool {
+        self.is_mute.store(true, Ordering::Release);
+        let files: Vec<Arc<IoFile>> = {
+            let pvs = self.pvs.read();
+            let others = pvs.iter().enumerate().filter(|(at, _)| *at != usize::from(hung.0));
+            others.map(|(_, pv)| pv.file.clone()).collect()
+        };
+        // A worker that submits a request at this moment has counted it then.
+        if !files.iter().all(|file| file.await_workers()) {
+            return false;
+        }
+        let begun = Instant::now();
+        while files.iter().any(|file| file.meter.is_busy()) {
+            if begun.elapsed() > limit {
+                return false;
+            }
+            std::thread::sleep(RETRY);
+        }
+        planted::is("hung_keeps_others") || files.iter().all(|file| file.let_go())
+    }
+
+    /// Reads the first block of a disk on a thread of its own, which waits for no other request. True as soon as the disk has
+    /// answered, or if nobody can be sent.
+    pub fn ask(&self, pv: PvIndex) -> Arc<AtomicBool> {
+        let answered = Arc::new(AtomicBool::new(false));
+        let file = self.pvs.read().get(usize::from(pv.0)).map(|pv| pv.file.clone());
+        let (answers, mut page) = (answered.clone(), PageBuf::zeroed(4096));
+        let work = move || {
+            let memory = page.as_mut_slice();
+            // SAFETY: the memory is as long as we say, and lives until the call returns.
+            file.map(|file| unsafe { sys::read_at(file.fd(), memory.as_mut_ptr(), memory.len(), 0) });
+            answers.store(true, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("rowen-ask".into()).spawn(work).is_err() {
+            answered.store(true, Ordering::Release);
+        }
+        answered
     }
 
     /// Whether all of them are rotating disks.
@@ -364,6 +411,10 @@ impl Disks for PvSet {
     }
 
     fn submit(&self, op: DiskOp, done: Completer) {
+        if self.is_mute.load(Ordering::Acquire) {
+            // Dropped, it would be answered.
+            return std::mem::forget((op, done));
+        }
         let kind = op.kind();
         let (mut payload, segments) = match op {
             DiskOp::Read { segments, buf } => (Payload::Read(buf), segments),

@@ -2,7 +2,6 @@
 
 use crate::reactor::IoFile;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What was seen of a disk when it was last looked at.
@@ -16,10 +15,12 @@ struct Seen {
 }
 
 impl Watch {
-    /// How long requests have been in flight without any answer, by the calls so far.
-    pub fn silence(&self, file: &Arc<IoFile>) -> Option<Duration> {
-        // Each request has the file; so has the set.
-        self.look_at(Arc::strong_count(file) > 1, file.answers(), Instant::now())
+    /// How long requests have been in flight without any answer, by the calls so far. Of a request to several disks only
+    /// the part on this disk counts: the others may have answered.
+    pub fn silence(&self, file: &IoFile) -> Option<Duration> {
+        // In this order: a request that ends in between is an answer.
+        let is_busy = file.meter.is_busy();
+        self.look_at(is_busy, file.answers(), Instant::now())
     }
 
     fn look_at(&self, is_busy: bool, answers: u64, now: Instant) -> Option<Duration> {

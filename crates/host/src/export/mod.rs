@@ -41,7 +41,7 @@ use crate::helper::hold::Held;
 use crate::keeper::{self, Entry};
 use crate::meter::Meter;
 use crate::reactor::{Pool, readable};
-use crate::{paths, planted};
+use crate::{paths, planted, processes};
 use dispatch::Dispatch;
 use ended::Ended;
 use error::Doing;
@@ -330,9 +330,21 @@ impl Exports {
     pub async fn farewell(&self, since: Instant) -> Result<()> {
         self.off_worker(move |inner| {
             inner.leaving.store(true, Ordering::Release);
-            inner.with_keeper(|keeper| keeper.send_hand_over(Some(since)))
+            inner.with_keeper(|keeper| keeper.send_hand_over(Some(since), false))
         })
         .await
+    }
+
+    /// Answers no request any more, not even one that is being answered: for a process that ends as if it were killed.
+    pub fn fall_silent(&self) -> io::Result<()> {
+        // No other keeper gets what is left.
+        self.inner.leaving.store(true, Ordering::Release);
+        processes::replace_by_null(&processes::descriptors(|name| name == "/dev/fuse"))
+    }
+
+    /// The farewell of a process that has fallen silent, and may hang in its end.
+    pub fn farewell_of_hung(&self, since: Instant) -> io::Result<()> {
+        self.inner.keeper.lock().send_hand_over(Some(since), true)
     }
 
     /// Stops reading on all connections. From here on, a write that ends because the group closes is left to the

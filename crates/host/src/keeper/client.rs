@@ -162,10 +162,10 @@ impl Client {
     }
 
     /// This process ends on purpose, and a successor takes over. For its last act: an older keeper takes this message
-    /// for the end. The process has read no requests since then.
-    pub(crate) fn send_hand_over(&self, since: Option<Instant>) -> io::Result<()> {
+    /// for the end. The process has read no requests since then. `stays`: it may hang in its end.
+    pub(crate) fn send_hand_over(&self, since: Option<Instant>, stays: bool) -> io::Result<()> {
         let paused = since.map(|since| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
-        self.ask(&Message::HandOver { paused }, None)
+        self.ask(&Message::HandOver { paused, stays }, None)
     }
 
     pub(crate) fn send_bye(&self) -> io::Result<()> {

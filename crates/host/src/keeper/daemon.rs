@@ -287,8 +287,11 @@ impl Keeper {
                 self.restarts.forgive();
                 Message::Done
             }
-            (Message::HandOver { paused }, _) => {
+            (Message::HandOver { paused, stays }, _) => {
                 self.is_handed_over = true;
+                if stays && self.peers[at].serves && self.upgrade.is_none() && !planted::is("hung_is_waited_for") {
+                    self.leftover.extend(self.child.take());
+                }
                 self.paused_at = paused.map(|paused| (paused, Instant::now()));
                 Message::Done
             }

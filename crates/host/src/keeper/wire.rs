@@ -172,9 +172,11 @@ pub enum Message {
     /// The group has this name from now on, and its directory has moved.
     Rename(String),
     /// The server ends on purpose, and its successor continues with the kept descriptors. No death is counted. The
-    /// number, if any, says for how many milliseconds it has read no requests.
+    /// number, if any, says for how many milliseconds it has read no requests. `stays`: its process may not end, because
+    /// requests hang, and has let go of what a successor needs (DT2). (An older keeper waits for its end.)
     HandOver {
         paused: Option<u64>,
+        stays: bool,
     },
     /// The sender asks which versions of these messages the keeper supports.
     Versions,
@@ -223,7 +225,11 @@ impl Message {
             Message::Tell => ('T', String::new()),
             Message::Store => ('F', String::new()),
             Message::Rename(group) => ('N', group.clone()),
-            Message::HandOver { paused } => ('O', paused.map_or(String::new(), |paused| format!("paused={paused}"))),
+            Message::HandOver { paused, stays } => {
+                let paused = paused.map(|paused| format!("paused={paused}"));
+                let lines = [paused, stays.then(|| "stays=1".to_owned())];
+                ('O', lines.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+            }
             Message::Versions => ('V', String::new()),
             Message::Upgrade(versions) => ('U', versions.encode()),
             Message::Ready => ('Y', String::new()),
@@ -254,7 +260,7 @@ impl Message {
             'T' => Message::Tell,
             'F' => Message::Store,
             'N' => Message::Rename(rest.into()),
-            'O' => Message::HandOver { paused: number(rest, "paused") },
+            'O' => Message::HandOver { paused: number(rest, "paused"), stays: number(rest, "stays") == Some(1) },
             'V' => Message::Versions,
             'U' => Message::Upgrade(Versions::decode(rest)?),
             'Y' => Message::Ready,
@@ -326,8 +332,9 @@ mod tests {
             Message::Told(KeeperAnswer { started: 3, deaths: 1, failures: 2, held: 1 }),
             Message::Store,
             Message::Rename("other".into()),
-            Message::HandOver { paused: None },
-            Message::HandOver { paused: Some(12) },
+            Message::HandOver { paused: None, stays: false },
+            Message::HandOver { paused: Some(12), stays: false },
+            Message::HandOver { paused: Some(12), stays: true },
             Message::Versions,
             Message::Upgrade(Versions { newest: 4, oldest: 3 }),
             Message::Ready,

@@ -7,6 +7,7 @@ use super::mailbox::{Mailbox, Message};
 use super::witness::{Place, Witness};
 use super::worker;
 use crate::meter::{Meter, Op};
+use crate::processes;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, DiskOpKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -133,6 +134,17 @@ impl IoFile {
         self.witness.flushed(changes);
     }
 
+    /// Waits until each worker has ended the turn in which this was called. False: a worker is stuck. Not for workers.
+    pub fn await_workers(&self) -> bool {
+        self.leave_rings()
+    }
+
+    /// Closes the file, without requests in flight and for good, although it may be shared: its number is that of
+    /// /dev/null from then on. False: a worker is stuck, and its ring still has the file. Not for workers.
+    pub fn let_go(&self) -> bool {
+        self.leave_rings() && processes::replace_by_null(&[self.fd()]).is_ok()
+    }
+
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -146,9 +158,10 @@ impl IoFile {
     }
 }
 
-impl Drop for IoFile {
-    fn drop(&mut self) {
-        let Some(slot) = self.slot else { return };
+impl IoFile {
+    /// Empties the file's slot in all rings. False: a worker is stuck, and its ring still has the file.
+    fn leave_rings(&self) -> bool {
+        let Some(slot) = self.slot else { return true };
         let (done, all_done) = mpsc::channel();
         let mut elsewhere = false;
         for mailbox in &self.table.mailboxes {
@@ -162,10 +175,17 @@ impl Drop for IoFile {
             }
         }
         drop(done);
-        if elsewhere && !worker::is_worker() {
-            // A second is far more than a turn of a worker takes; a worker that is stuck keeps the hold.
-            let _ = all_done.recv_timeout(Duration::from_secs(1));
+        // A second is far more than a turn of a worker takes; a worker that is stuck keeps the hold.
+        let is_over = || all_done.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Disconnected);
+        !elsewhere || worker::is_worker() || is_over()
+    }
+}
+
+impl Drop for IoFile {
+    fn drop(&mut self) {
+        let _stuck_keeps_hold = self.leave_rings();
+        if let Some(slot) = self.slot {
+            self.table.free.lock().push(slot);
         }
-        self.table.free.lock().push(slot);
     }
 }

@@ -4,8 +4,8 @@
 //! * LD1 The next server of this boot leaves out a noted disk, even if the disk can be read again. The disk may have lost
 //!   acknowledged writes that were not flushed, and only the volumes with such writes report an error.
 //! * LD2 The server takes a disk back by itself only if the disk was away: its device was missing, or is another device
-//!   now. The disk must be as it was left (RT1) in two looks in a row. If a disk failed without being away, a user must
-//!   ask for it.
+//!   now. One that does not answer is not away. The disk must be as it was left (RT1) in two looks in a row. If a disk
+//!   failed without being away, a user must ask for it.
 //!
 //! The note is in the run directory: it survives servers, but not a boot. After a boot a user must ask, too.
 
@@ -62,6 +62,11 @@ pub fn noted(group: &str) -> Vec<Uuid> {
     read(group).iter().filter_map(LostPv::uuid).collect()
 }
 
+/// Where they were. One that hangs need not be asked.
+pub fn paths_of_noted(group: &str) -> Vec<PathBuf> {
+    read(group).into_iter().flat_map(|lost| lost.left.pvs).map(|pv| pv.path).collect()
+}
+
 /// The disk that failed, and all others that failed a flush: it is unknown what they have kept.
 pub fn suspects(server: &Server, lost: PvIndex) -> PvFlags {
     let mut suspects = PvFlags::default();
@@ -78,6 +83,8 @@ pub fn note(server: &Server, pv: PvIndex) -> io::Result<()> {
     let mut left = Left::of(&service.name, &service.group, &server.pvs, false);
     let uuid = service.group.info().pvs.get(usize::from(pv.0)).map(|pv| pv.uuid);
     left.pvs.retain(|pv| Some(pv.uuid()) == uuid);
+    // One that hangs has not failed, but is let go all the same: it must prove what it has.
+    left.pvs.iter_mut().for_each(|pv| pv.is_held = false);
     let device = server.identity(pv).map(|device| (device, device.appearance()));
     let mut lost = read(&service.name);
     lost.retain(|pv| pv.uuid() != uuid);
@@ -177,6 +184,10 @@ impl Search {
             known.push(found.identity);
             is_new
         });
+        if there.is_empty() && self.seeker.is_silent(&pv.path) {
+            self.found = 0;
+            return Ok(None);
+        }
         let is_same = |found: &Found| lost.device == Some((found.identity, found.identity.appearance()));
         self.was_away |= !there.iter().any(|(_, found)| is_same(found));
         let [(path, found)] = &there[..] else {

@@ -31,6 +31,7 @@ mod check;
 mod client;
 mod doubt;
 mod failure;
+mod hung;
 mod left;
 mod listen;
 mod log;

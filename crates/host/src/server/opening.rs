@@ -26,7 +26,7 @@ use std::{fs, io};
 /// the group, none is left out.
 pub fn find_members(group: &str) -> Result<(GroupDevices, Vec<Uuid>)> {
     let lost = lost::noted(group);
-    match devices::find_group_but(group, &lost) {
+    match devices::find_group_but(group, &lost, &lost::paths_of_noted(group)) {
         Err(_) if !lost.is_empty() => Ok((wait_for_all(group)?, Vec::new())),
         found => Ok((found?, lost)),
     }

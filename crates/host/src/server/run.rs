@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use super::signals::{Signal, Signals};
 use super::state::{Server, Workers};
 use super::steps::Steps;
-use super::{LAUNCHED_BY_COMMAND, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
+use super::{LAUNCHED_BY_COMMAND, hung, left, log, lost, recorder, renaming, returns, successor, systemd, watchdog};
 use crate::disks::IoEngine;
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
@@ -136,6 +136,7 @@ pub fn main(options: &Options) -> u8 {
             systemd::ready(&server.service.name);
             watchdog::start(&server);
             returns::start(&server);
+            hung::start(&server);
             log::event(What::Started, format_args!("volume group \"{}\" is served", server.service.name));
             log_death(&server);
             log_missing(&server);
@@ -144,6 +145,7 @@ pub fn main(options: &Options) -> u8 {
                 log::event(What::Upgraded, format_args!("volume group \"{name}\" is upgraded to Rowen {version}"));
             }
             let ending = serve(&server, &listener, &signals, options);
+            hung::wait(&server);
             let code = finish(server, listener, ending);
             recorder::flush();
             drop(presence);
@@ -301,6 +303,7 @@ fn watch_failures(server: &Arc<Server>) {
     let watch = async move {
         if let Error::DiskLost(error) = group.stopped().await
             && let Some(server) = server.upgrade()
+            && !server.service.ending.is_hanging()
         {
             server.service.go_on_without(error);
         }
@@ -707,7 +710,7 @@ fn upgrade(server: &Server) -> ! {
 }
 
 /// Leaves notes for the successor of a server that lost a disk. This server gets no more requests.
-fn leave_to_successor(server: &Server) -> Result<()> {
+pub(super) fn leave_to_successor(server: &Server) -> Result<()> {
     let service = &server.service;
     let left = left::Left::of(&service.name, &service.group, &server.pvs, !service.ending.is_unasked());
     let lost = service.ending.lost();

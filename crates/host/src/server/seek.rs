@@ -4,7 +4,7 @@ use crate::devices::probe::{self, Found};
 use crate::{devices, processes};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// If this many earlier helpers hang in the kernel, including those of other groups, no more are started.
@@ -20,6 +20,8 @@ pub fn may_search() -> bool {
 pub struct Seeker {
     /// The fingerprint of the devices at the last search of all devices.
     devices: u64,
+    /// The paths that did not answer in the last search.
+    silent: Vec<PathBuf>,
 }
 
 impl Seeker {
@@ -32,7 +34,8 @@ impl Seeker {
     ) -> Result<Vec<(PathBuf, Found)>, devices::Error> {
         let others: Vec<PathBuf> = devices::file_paths().into_iter().filter(|path| !paths.contains(path)).collect();
         paths.extend(others);
-        let (at_paths, _silent) = probe::probe_until(&paths, Instant::now() + probe::timeout())?;
+        let (at_paths, silent) = probe::probe_until(&paths, Instant::now() + probe::timeout())?;
+        self.silent = silent;
         let mut seen: Vec<(PathBuf, Found)> =
             paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
         let is_free = processes::stuck_helpers() == 0;
@@ -44,6 +47,11 @@ impl Seeker {
             }
         }
         Ok(seen)
+    }
+
+    /// Whether what is at this path did not answer in the last search.
+    pub fn is_silent(&self, path: &Path) -> bool {
+        self.silent.iter().any(|silent| silent == path)
     }
 
     /// The next search looks at all devices again, even if they have not changed.

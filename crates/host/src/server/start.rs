@@ -45,7 +45,8 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     }
     renaming::settle(group)?;
     // A group that cannot be opened leaves no trace of the attempt. A server that lost a disk has just ended (LD1), perhaps.
-    devices::find_group_but(group, &lost::noted(group)).or_else(|_| devices::find_group(group))?;
+    devices::find_group_but(group, &lost::noted(group), &lost::paths_of_noted(group))
+        .or_else(|_| devices::find_group(group))?;
 
     let _lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
     let deadline = Instant::now() + OTHERS_START;

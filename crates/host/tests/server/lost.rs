@@ -26,20 +26,20 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// A group of a file and of a volume of another group, which can be pulled; the journal is on both.
-struct Pair {
+pub struct Pair {
     // Closed before the groups are removed.
-    stays: File,
-    goes: File,
-    above: Vg,
-    below: Vg,
+    pub stays: File,
+    pub goes: File,
+    pub above: Vg,
+    pub below: Vg,
 }
 
 impl Pair {
-    fn make() -> Pair {
+    pub fn make() -> Pair {
         Pair::with_copies(2)
     }
 
-    fn with_copies(copies: u8) -> Pair {
+    pub fn with_copies(copies: u8) -> Pair {
         let below = Vg::make(&[160 * MIB]);
         let disk = below.create("disk", rowen_control::protocol::VolumeKind::Thick, 128 * MIB, true);
         let kept = file(256 * MIB);
@@ -55,7 +55,7 @@ impl Pair {
     }
 
     /// Whether the group is served without this many disks.
-    fn lacks(&self, count: usize) -> bool {
+    pub fn lacks(&self, count: usize) -> bool {
         let report = server::connect(&self.above.name).ok().flatten();
         match report.map(|mut client| client.ask(&Request::Report { with_use: false }, &mut |_| {})) {
             Some(Outcome::Report(report)) => report.pvs.iter().filter(|pv| pv.is_missing).count() == count,
@@ -68,11 +68,11 @@ impl Pair {
     }
 }
 
-fn write(device: &File, byte: u8) -> io::Result<()> {
+pub fn write(device: &File, byte: u8) -> io::Result<()> {
     device.write_all_at(page(byte).as_slice(), 4096)
 }
 
-fn holds(device: &File, byte: u8) -> bool {
+pub fn holds(device: &File, byte: u8) -> bool {
     let mut found = page(0);
     device.read_exact_at(found.as_mut_slice(), 4096).is_ok() && found.as_slice().iter().all(|found| *found == byte)
 }

@@ -12,6 +12,7 @@ mod files;
 mod freezing;
 mod groups;
 mod history;
+mod hung;
 mod io;
 mod life;
 mod lost;
@@ -40,6 +41,7 @@ fn tests() -> Vec<Test> {
         groups::TESTS,
         copies::TESTS,
         history::TESTS,
+        hung::TESTS,
         io::TESTS,
         life::TESTS,
         lost::TESTS,

@@ -64,6 +64,8 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("EN1", "waits_for_commands", "life::a_command_that_hangs_keeps_no_server_from_ending"),
     ("LD3", "doubt_ignored", "lost::a_read_that_fails_is_enough"),
     ("EN2", "destroyed_holds_on", "life::disks_of_a_removed_group_are_free_before_its_server_ends"),
+    ("DT2", "hung_keeps_others", "hung::the_others_go_on_without_it"),
+    ("DT2", "hung_is_waited_for", "hung::the_others_go_on_without_it"),
     ("LD1", "lost_untold", "lost::the_others_go_on_without_it"),
     ("LD2", "any_lost_returns", "lost::an_older_copy_is_not_taken_back"),
     ("RT1", "any_age_returns", "returns::an_older_copy_is_not_taken"),
