@@ -445,17 +445,13 @@ fn a_lost_disk_is_done_without_and_replaced() {
 
         $ pvs --segments -o pv_name,pvseg_start,pvseg_size,lv_name,segtype /dev/ubda /dev/ubdc
         O|  PV         Start SSize LV   Type  $
-        O|  /dev/ubda      7     2 m    raid1 $
-        O|  /dev/ubda      9     2 l    linear$
-        O|  /dev/ubda     76    98      free  $
-        O|  /dev/ubdc      6     2 m    raid1 $
-        O|  /dev/ubdc     72   102      free  $
-        rc=0
-
-        $ pvs -o pv_name,pv_size,pv_free,pv_used
-        O|  PV         PSize   PFree   Used   $
-        O|  /dev/ubda  696.00m 392.00m 304.00m$
-        O|  /dev/ubdc  696.00m 408.00m 288.00m$
+        O|  /dev/ubda      7     2 s    linear$
+        O|  /dev/ubda      9     2 m    raid1 $
+        O|  /dev/ubda     73     2 l    linear$
+        O|  /dev/ubda     75    99      free  $
+        O|  /dev/ubdc      6     2 s    linear$
+        O|  /dev/ubdc      8     2 m    raid1 $
+        O|  /dev/ubdc     73   101      free  $
         rc=0",
     );
 }

@@ -118,8 +118,8 @@ fn a_filesystem_outlives_both_disks_one_after_the_other() {
 #[test]
 fn a_lost_disk_is_replaced() {
     let (world, disks) = made("mirnew");
-    world.ok("lvcreate -y -m1 -L 120M -n m VG");
     world.ok("lvcreate -y -L 40M -n plain VG a");
+    world.ok("lvcreate -y -m1 -L 120M -n m VG");
     write(&world, "m", 0, b'm');
     write(&world, "plain", 0, b'p');
     close(&world);
@@ -221,8 +221,8 @@ fn bad_input() {
         world.refused(line, code, words);
     }
     assert_eq!(field(&world, "vgs --noheadings -o vg_free,lv_count VG"), before);
-    world.ok("lvcreate -y --type raid1 -L 16M -n m VG");
     world.ok("lvcreate -y -L 16M -n l VG");
+    world.ok("lvcreate -y --type raid1 -L 16M -n m VG");
     write(&world, "m", 0, b'm');
     for (line, words) in [
         ("lvconvert -y -m0 VG/m", "cannot be converted to type linear"),
