@@ -207,7 +207,9 @@ impl Group {
     async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
         // Who has the claim may wait for this caller.
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
-        Ok(self.make_zones_claimed(GROW_BY, &[]).await? > 0)
+        // Most of what is free stays: metadata that moves and linear volumes need it, too.
+        let free = self.core.space.lock().available_for(SegmentType::Linear) / self.core.placement().extent_blocks;
+        Ok(self.make_zones_claimed(GROW_BY.min(free / 4).max(1), &[]).await? > 0)
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
