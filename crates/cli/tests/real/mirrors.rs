@@ -140,7 +140,9 @@ fn a_lost_disk_is_replaced() {
     assert!(places.contains("/a(") && places.contains("/c("), "{places}");
     world.ok("check VG");
     close(&world);
-    open_without(&world, &disks[0]);
+    // What was on the other disk alone is lost; what was mirrored is not.
+    pull(&disks[0]);
+    world.refused("vgchange -ay --activationmode degraded VG", 5, "Refusing activation of partial LV");
     holds(&world, "m", 0, b'm');
     holds(&world, "m", 16, b'n');
     assert_eq!(field(&world, "lvs --noheadings -o lv_health_status VG/plain"), "partial");
