@@ -163,7 +163,7 @@ fn each_fails_in_turn(seed: u64) {
     let mut image = made.killed(seed);
     image.set_size(first, 0);
     let without = open(image, &setup, &made, Some(7), Since::Death);
-    for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
+    for done in without.world.run(without.client.together(loads(&without, seed + 10, 30))) {
         done.unwrap();
     }
     without.world.run(without.client.snapshot(&without.vols[1..2], SnapshotKind::default())).unwrap();
@@ -302,7 +302,8 @@ fn extents_are_lent_to_mirrors_and_come_back() {
     let (_, group) = setup.make(&world).unwrap();
     let free = || group.info().free_extents;
     let before = free();
-    let most = before / 2 - 2;
+    // Metadata grows with the number of pieces.
+    let most = before / 2 - 16;
     let new =
         |name: &str, number, extents| plain_volume(name, number, VolumeKind::Thick, extents * setup.extent_blocks);
     let too_large = world.run(group.create_mirrored(new("large", 1, before / 2 + 1), &[]));
@@ -310,10 +311,10 @@ fn extents_are_lent_to_mirrors_and_come_back() {
     for number in 2..5 {
         let id = world.run(group.create_mirrored(new("m", number, most), &[])).unwrap();
         assert_eq!(group.volumes()[0].segment, SegmentType::Raid1);
-        assert!(group.mirror_info().extents >= most && free() <= 8, "{:?}", group.mirror_info());
+        assert!(group.mirror_info().extents >= most && free() <= 40, "{:?}", group.mirror_info());
         world.run(group.remove(&[id])).unwrap();
         world.run(group.reclaim_idle()).unwrap();
-        let id = world.run(group.create_volume(new("l", number + 10, before - 2))).unwrap();
+        let id = world.run(group.create_volume(new("l", number + 10, before - 16))).unwrap();
         world.run(group.remove(&[id])).unwrap();
         assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
     }

@@ -31,9 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Mirrored extents are made ahead of their need by this part of the group's extents at once ...
-const GROWTH_SHARE: u64 = 64;
+const GROWTH_SHARE: u64 = 32;
 /// ... within these bounds. They are made when less than a quarter of that is free.
-const GROWTH: RangeInclusive<u64> = 4..=64;
+const GROWTH: RangeInclusive<u64> = 4..=1024;
 /// When volumes were removed, free mirrored extents stay for so many times of growth.
 const KEPT: u64 = 2;
 
@@ -163,6 +163,12 @@ impl Group {
         if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
             return Ok(false);
         }
+        let changed = self.change_mirrored(segment).await;
+        // If a disk fails meanwhile that the group can do without, the next process answers.
+        changed.map_err(|error| self.core.journal.answer(error))
+    }
+
+    async fn change_mirrored(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
         match segment {
             SegmentType::Linear => Ok(self.dissolve_zones(1).await? > 0),
             SegmentType::Raid1 => {
@@ -178,7 +184,10 @@ impl Group {
     /// Mirrored extents that are made at once, ahead of their need.
     fn growth(&self) -> u64 {
         let placement = self.core.placement();
-        (placement.count() / placement.extent_blocks / GROWTH_SHARE).clamp(*GROWTH.start(), *GROWTH.end())
+        let share = placement.count() / placement.extent_blocks / GROWTH_SHARE;
+        // Most of what is free stays: metadata that moves and linear volumes need it, too.
+        let free = self.core.space.lock().available_for(SegmentType::Linear) / placement.extent_blocks;
+        share.clamp(*GROWTH.start(), *GROWTH.end()).min(free / 4).max(1)
     }
 
     /// Whether there is a mirrored volume.
