@@ -208,13 +208,7 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
         page.item(WIDTH, "Mirrored volumes", super::mirrors::COPIES.to_string());
     }
     if role == Role::Snapshot {
-        let reserve = shown_blocks(volume);
-        page.item(WIDTH, "COW-table size", page.size(reserve.saturating_mul(BLOCK_SIZE)));
-        page.item(WIDTH, "COW-table LE", extents_of(group, reserve).to_string());
-        if is_active {
-            page.item(WIDTH, "Allocated to snapshot", shown_percent(lv));
-        }
-        page.item(WIDTH, "Snapshot chunk size", page.size(u64::from(volume.chunk_blocks).saturating_mul(BLOCK_SIZE)));
+        snapshot_lines(page, lv);
     }
     page.item(WIDTH, "Segments", segments(lv).len().to_string());
     page.item(WIDTH, "Allocation", "inherit");
@@ -223,6 +217,19 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
         page.item(WIDTH, "Block device", format!("{}:{}", volume.node.major, volume.node.minor));
     }
     page.line(" ");
+}
+
+/// The lines about a snapshot's own space.
+fn snapshot_lines(page: &mut Page, lv: &Lv<'_>) {
+    const WIDTH: usize = 22;
+    let (group, volume) = (lv.group.report, lv.volume);
+    let reserve = shown_blocks(volume);
+    page.item(WIDTH, "COW-table size", page.size(reserve.saturating_mul(BLOCK_SIZE)));
+    page.item(WIDTH, "COW-table LE", extents_of(group, reserve).to_string());
+    if is_active(volume) {
+        page.item(WIDTH, "Allocated to snapshot", shown_percent(lv));
+    }
+    page.item(WIDTH, "Snapshot chunk size", page.size(u64::from(volume.chunk_blocks).saturating_mul(BLOCK_SIZE)));
 }
 
 fn volume_maps(page: &mut Page, lv: &Lv<'_>) {

@@ -500,8 +500,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         }
         named => named,
     };
-    let virtual_size = args.size(Opt::VirtualSize).ok_or(Failure::NoForm)?;
-    let extents = rounded(session, &report, virtual_size.bytes)?;
+    let extents = rounded(session, &report, args.size(Opt::VirtualSize).ok_or(Failure::NoForm)?.bytes)?;
     let new_pool = match &pool {
         None => None,
         Some(pool) => match report.volume(pool) {
