@@ -3,8 +3,8 @@
 
 use crate::disk::PvIndex;
 use crate::format::node::NodeRef;
-use crate::format::superblock::MAX_PVS;
 use crate::planted;
+pub use crate::units::PvFlags;
 use crate::units::{Epoch, TreeId, Uuid, VolumeId};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -204,50 +204,6 @@ pub struct GroupAttributes {
     /// The physical volumes from which no space is allocated:
     /// [`Group::set_allocatable`](crate::group::Group::set_allocatable) changes it.
     pub unallocatable: PvFlags,
-}
-
-/// A flag of each physical volume of a group, in their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PvFlags(pub u64);
-
-impl PvFlags {
-    /// Set for this many, and for no others.
-    pub fn of_first(pvs: usize) -> PvFlags {
-        PvFlags(u64::MAX.checked_shr(MAX_PVS.saturating_sub(pvs) as u32).unwrap_or(0))
-    }
-
-    /// Whether all flags of `other` are set here.
-    pub fn has_all(self, other: PvFlags) -> bool {
-        other.0 & !self.0 == 0
-    }
-
-    /// Set for none.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Those that are set, in order.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..MAX_PVS).filter(move |pv| self.has(*pv))
-    }
-
-    pub fn has(self, pv: usize) -> bool {
-        pv < MAX_PVS && self.0 >> pv & 1 == 1
-    }
-
-    pub fn set(&mut self, pv: usize, flag: bool) {
-        if pv < MAX_PVS {
-            self.0 = self.0 & !(1 << pv) | u64::from(flag) << pv;
-        }
-    }
-
-    /// The physical volume is gone, and those behind it have moved up.
-    pub fn remove(&mut self, pv: usize) {
-        if pv < MAX_PVS {
-            let below = (1 << pv) - 1;
-            self.0 = self.0 & below | self.0 >> 1 & !below;
-        }
-    }
 }
 
 impl GroupAttributes {

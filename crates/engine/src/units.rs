@@ -50,6 +50,53 @@ unit! {
     TreeId
 }
 
+/// Physical volumes in a group, at most: their table lies in the superblock.
+pub const MAX_PVS: usize = 64;
+
+/// A flag of each physical volume of a group, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PvFlags(pub u64);
+
+impl PvFlags {
+    /// Set for this many, and for no others.
+    pub fn of_first(pvs: usize) -> PvFlags {
+        PvFlags(u64::MAX.checked_shr(MAX_PVS.saturating_sub(pvs) as u32).unwrap_or(0))
+    }
+
+    /// Whether all flags of `other` are set here.
+    pub fn has_all(self, other: PvFlags) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// Set for none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those that are set, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_PVS).filter(move |pv| self.has(*pv))
+    }
+
+    pub fn has(self, pv: usize) -> bool {
+        pv < MAX_PVS && self.0 >> pv & 1 == 1
+    }
+
+    pub fn set(&mut self, pv: usize, flag: bool) {
+        if pv < MAX_PVS {
+            self.0 = self.0 & !(1 << pv) | u64::from(flag) << pv;
+        }
+    }
+
+    /// The physical volume is gone, and those behind it have moved up.
+    pub fn remove(&mut self, pv: usize) {
+        if pv < MAX_PVS {
+            let below = (1 << pv) - 1;
+            self.0 = self.0 & below | self.0 >> 1 & !below;
+        }
+    }
+}
+
 /// A 128-bit identifier, made by the caller and stored as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);

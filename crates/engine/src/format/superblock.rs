@@ -7,9 +7,9 @@ use super::record::{block_crc, on_disk, seal};
 use super::zones::{MAX_ZONES, Zone, ZoneTable};
 use crate::error::{Error, Result};
 use crate::journal::bad_runs::{BadRuns, MAX_BAD_RUNS};
-use crate::model::PvFlags;
 use crate::planted;
-use crate::units::{BLOCK_SIZE, Uuid};
+pub use crate::units::MAX_PVS;
+use crate::units::{BLOCK_SIZE, PvFlags, Uuid};
 use std::collections::BTreeMap;
 
 /// First byte of the extents on a physical volume.
@@ -20,8 +20,6 @@ pub const SLOTS: u64 = 4;
 pub const COPY_OFFSETS: [u64; 2] = [4096, 512 << 10];
 /// Blocks that an extent may have: 4 KiB to 1 TiB.
 pub const EXTENT_BLOCKS: std::ops::RangeInclusive<u64> = 1..=1 << 28;
-/// Physical volumes in a group, at most: their table lies in the superblock.
-pub const MAX_PVS: usize = 64;
 
 /// VG blocks from the start of one physical volume to the start of the next: 256 TiB. The unused rest is room to grow.
 /// A new physical volume begins at a multiple of this, as long as there are such numbers.

@@ -184,10 +184,8 @@ impl Group {
     /// Mirrored extents that are made at once, ahead of their need.
     fn growth(&self) -> u64 {
         let placement = self.core.placement();
-        let share = placement.count() / placement.extent_blocks / GROWTH_SHARE;
-        // Most of what is free stays: metadata that moves and linear volumes need it, too.
-        let free = self.core.space.lock().available_for(SegmentType::Linear) / placement.extent_blocks;
-        share.clamp(*GROWTH.start(), *GROWTH.end()).min(free / 4).max(1)
+        let extents: u64 = placement.pvs.iter().map(|pv| pv.extents).sum();
+        (extents / GROWTH_SHARE).clamp(*GROWTH.start(), *GROWTH.end())
     }
 
     /// Whether there is a mirrored volume.
@@ -239,7 +237,9 @@ impl Group {
     async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
         // Who has the claim may wait for this caller.
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
-        Ok(self.make_zones_claimed(self.growth(), &[]).await? > 0)
+        // Most of what is free stays: metadata that moves and linear volumes need it, too.
+        let free = self.core.space.lock().available_for(SegmentType::Linear) / self.core.placement().extent_blocks;
+        Ok(self.make_zones_claimed(self.growth().min(free / 4), &[]).await? > 0)
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).

@@ -5,6 +5,7 @@ use super::table::{Part, Parts};
 use super::types::{Leg, LegsOwner, MirroredRun, PvReport, RunReport};
 use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments, start};
 use crate::event::Event;
+use crate::model::PvFlags;
 use crate::runtime::Runtime;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -83,10 +84,19 @@ impl Legs {
         self.changed.notify();
     }
 
-    /// Whether all of a place of a first leg is mirrored.
-    pub fn is_mirrored(&self, segment: &Segment) -> bool {
-        let parts = self.state.lock().split(&Segments::from_slice(&[*segment]));
-        parts.iter().all(|part| matches!(part, Part::Mirrored(_)))
+    /// The physical volumes without which some of what was written to these places of first legs is lost: what is whole
+    /// on two of them outlives either.
+    pub fn only_on(&self, places: &Segments) -> PvFlags {
+        if !self.is_active() {
+            return PvFlags(places.iter().fold(0, |pvs, place| pvs | 1u64 << place.pv.0));
+        }
+        let state = self.state.lock();
+        let only_on = |part: &Part| match part {
+            Part::Plain(segment) => 1u64 << segment.pv.0,
+            Part::Mirrored(piece) if (0..2).all(|leg| state.is_whole(piece, leg)) => 0,
+            Part::Mirrored(piece) => state.legs_in(piece).fold(0, |pvs, leg| pvs | 1u64 << piece.legs[leg].pv.0),
+        };
+        PvFlags(state.split(places).iter().fold(0, |pvs, part| pvs | only_on(part)))
     }
 
     /// Whether all of a place of a first leg has a leg that is in. Requests there may fail still (ML7).

@@ -93,7 +93,7 @@ impl Volume {
 
     /// Called before a write to these places is acknowledged.
     fn wrote(&self, places: &Segments) {
-        let pvs = places.iter().fold(0, |pvs, place| pvs | 1u64 << place.pv.0);
+        let pvs = self.core.members.legs().only_on(places).0;
         if pvs & !self.written_to.load(Ordering::Relaxed) != 0 {
             self.written_to.fetch_or(pvs, Ordering::SeqCst);
         }
