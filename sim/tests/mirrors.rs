@@ -397,3 +397,22 @@ fn a_mirror_whose_blocks_have_one_leg_is_found() {
 fn a_write_that_is_on_one_leg_is_found() {
     must_be_found("one_leg_written", || (0..4).for_each(each_fails_in_turn));
 }
+
+/// After a disk has failed, a flush must fail for what was written there alone, and for nothing else.
+#[test]
+fn what_is_on_two_disks_is_on_neither_alone() {
+    let setup = setup(2);
+    let made = made(6, &setup);
+    let written = |made: &Made| {
+        let volume = made.client.volume(made.vols[0]).unwrap();
+        volume.forget_written_to();
+        made.world.run(made.client.write(made.vols[0], 80 * BLOCK, BLOCK, &[])).unwrap();
+        volume.written_to().iter().collect::<Vec<_>>()
+    };
+    assert_eq!(written(&made), [0; 0]);
+    fails(&made, PvIndex(0), 6);
+    let mut image = made.killed(6);
+    image.set_size(PvIndex(0), 0);
+    let without = open(image, &setup, &made, Some(7), Since::Death);
+    assert_eq!(written(&without), [1]);
+}
