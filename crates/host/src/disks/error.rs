@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the kernel may take to end the requests of a process that was killed.
-const LAST_REQUESTS: Duration = Duration::from_secs(5);
+/// How long the kernel may take to end the requests of a process that was killed, on a disk with a long queue.
+const LAST_REQUESTS: Duration = Duration::from_secs(20);
 
 /// A physical volume that could not be opened.
 #[derive(Debug)]
