@@ -294,6 +294,23 @@ fn legs_of_a_disk_that_was_removed_are_replaced() {
     }
 }
 
+/// An opening reads mirrored blocks to prove the journal, also one that only looks.
+#[test]
+fn a_group_with_mirrors_is_checked() {
+    for seed in 0..scaled(12) {
+        let setup = setup(2);
+        let made = made(seed, &setup);
+        for done in made.world.run(made.client.together(loads(&made, seed, 20))) {
+            done.unwrap();
+        }
+        made.judge(Since::Death);
+        let world = World::new(seed);
+        let disks = SimDisks::with_image(world.handle(), made.killed(seed));
+        world.run(Group::can_be_opened(disks.clone())).unwrap();
+        assert_eq!(world.run(Group::check(disks)).unwrap().findings, Vec::<String>::new(), "seed {seed}");
+    }
+}
+
 /// Extents become mirrored for volumes, and linear again when those are gone.
 #[test]
 fn extents_are_lent_to_mirrors_and_come_back() {

@@ -192,6 +192,10 @@ pub trait Disks: Send + Sync {
     fn discards(&self, _: PvIndex) -> DiscardLimits {
         DiscardLimits::default()
     }
+    /// Whether mirrors are kept below: the place of a first leg stands for both.
+    fn has_mirrors_below(&self) -> bool {
+        false
+    }
     /// Starts a request. `done` must be completed exactly once, from any thread, also on failure.
     fn submit(&self, op: DiskOp, done: Completer);
     /// Allocates room for these ranges, so that no later write there fails for lack of it. Their contents do not

@@ -126,6 +126,10 @@ impl Disks for Members {
         self.out().has(usize::from(pv.0)) || self.disks.is_missing(pv)
     }
 
+    fn has_mirrors_below(&self) -> bool {
+        true
+    }
+
     fn submit(&self, op: DiskOp, done: Completer) {
         let op = match op {
             DiskOp::Discard { mut segments } => {

@@ -20,7 +20,7 @@ use crate::fixed_hash::Map;
 use crate::format::node::{Node, UNWRITTEN};
 use crate::map::{self, NodeRef};
 use crate::model::{Config, SegmentType, TreeKind, TreeMeta};
-use crate::runtime::{Runtime, Task, yield_now};
+use crate::runtime::{AnswersOnly, yield_now};
 use crate::space::OpenArenas;
 use crate::space::metadata::Pair;
 use crate::units::{Epoch, MetaBlock, TreeId, VgBlock};
@@ -55,17 +55,6 @@ const IDENTITY_BLOCKS: u64 = 16 << 20;
 /// Metadata grows for a check only up to this fraction of the group.
 const METADATA_FOR_CHECKS: u64 = 8;
 
-struct NoTasks;
-
-impl Runtime for NoTasks {
-    fn spawn(&self, _name: &'static str, task: Task) {
-        drop(task);
-    }
-    fn sleep(&self, _pause: std::time::Duration) -> Task {
-        Box::pin(async {})
-    }
-}
-
 impl CheckReport {
     fn find(&mut self, what: String) {
         if self.findings.len() < MAX_FINDINGS {
@@ -86,7 +75,8 @@ impl Group {
     /// # Errors
     /// [`Error::ReadableOnly`]: this program cannot write it.
     pub async fn can_be_opened(disks: Arc<dyn Disks>) -> Result<()> {
-        let group = open_for_check(disks, true).await?;
+        let tasks = Arc::new(AnswersOnly::default());
+        let group = tasks.run(open_for_check(disks, tasks.clone(), true)).await?;
         let root = group.root.lock();
         root.group.check_known_to_writers()
     }
@@ -117,7 +107,8 @@ impl Group {
         self.checkpoint().await?;
         let hold = self.hold_checkpoints().await;
         let pin = CheckpointPin::new(&self.core);
-        let group = open_for_check(self.core.disks.clone(), true).await;
+        // Requests go through this group's disks, which have mirrors of their own.
+        let group = open_for_check(self.core.disks.clone(), Arc::new(AnswersOnly::default()), true).await;
         drop(hold);
         let mut report = CheckReport::default();
         match group {
@@ -165,8 +156,18 @@ impl Group {
 
     /// [`check`](Self::check), or [`repair`](Self::repair), which calls `seen` with its progress.
     pub async fn verify(disks: Arc<dyn Disks>, repair: bool, seen: &Seen<'_>) -> Result<CheckReport> {
+        let tasks = Arc::new(AnswersOnly::default());
+        tasks.run(Self::verify_with(disks, tasks.clone(), repair, seen)).await
+    }
+
+    async fn verify_with(
+        disks: Arc<dyn Disks>,
+        tasks: Arc<AnswersOnly>,
+        repair: bool,
+        seen: &Seen<'_>,
+    ) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        match open_for_check(disks, false).await {
+        match open_for_check(disks, tasks, false).await {
             Ok(group) => {
                 if repair {
                     group.root.lock().group.check_known_to_writers()?;
@@ -184,9 +185,9 @@ impl Group {
 }
 
 /// The group as recovery would see it now. `is_live`: it is open meanwhile.
-async fn open_for_check(disks: Arc<dyn Disks>, is_live: bool) -> Result<Arc<Group>> {
+async fn open_for_check(disks: Arc<dyn Disks>, tasks: Arc<AnswersOnly>, is_live: bool) -> Result<Arc<Group>> {
     let config = Config { read_only: true, ..Config::default() };
-    Group::open_as(disks, Arc::new(NoTasks), config, is_live, None).await
+    Group::open_as(disks, tasks, config, is_live, None).await
 }
 
 /// Holds the blocks of an open group's last checkpoint while it exists (M6).

@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 
 /// Mirrored extents are made ahead of their need by this part of the group's extents at once ...
 const GROWTH_SHARE: u64 = 32;
-/// ... within these bounds. They are made when less than a quarter of that is free.
+/// ... within these bounds. They are made when less than that is free.
 const GROWTH: RangeInclusive<u64> = 4..=1024;
 /// When volumes were removed, free mirrored extents stay for so many times of growth.
 const KEPT: u64 = 2;
@@ -155,7 +155,19 @@ impl Group {
                 return Ok(true);
             }
         }
-        self.more_space_for(segment).await
+        let before = self.core.space.lock().available_for(segment);
+        if self.more_space_for(segment).await? {
+            return Ok(true);
+        }
+        if !self.has_mirrored() {
+            return Ok(false);
+        }
+        // The background may be dissolving mirrored extents, so that they are of neither type. Who creates or resizes a
+        // volume can wait for that, but a request cannot: who has the claim may wait for it.
+        match self.claim_table().await {
+            Ok(_claim) => Ok(self.core.space.lock().available_for(segment) > before),
+            Err(_) => Ok(false),
+        }
     }
 
     /// A volume of this type has too little space. True: the other type gave some.
@@ -230,7 +242,7 @@ impl Group {
     pub(super) fn is_short_of_mirrored(&self) -> bool {
         let placement = self.core.placement();
         self.has_mirrored()
-            && self.core.space.lock().available_for(SegmentType::Raid1) < self.growth() * placement.extent_blocks / 4
+            && self.core.space.lock().available_for(SegmentType::Raid1) < self.growth() * placement.extent_blocks
     }
 
     /// Makes mirrored extents before they are needed. False: none could be made now.
@@ -295,42 +307,45 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::NoSpace`]: other physical volumes have too few free extents. Some may have got a second leg by then.
+    /// [`Error::Busy`]: another caller does the same now.
     pub async fn repair_mirrors(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let mut repaired = 0;
-        loop {
-            let placement = self.core.placement();
-            let is_single = |run: &&PlacedRun| run.second.is_none() && placement.is_mirrored(run.start);
-            let Some(run) = placement.runs().iter().find(is_single).copied() else {
-                // Without this, the group would still need the physical volume with the older leg.
-                self.spread_metadata().await?;
-                return Ok(repaired);
-            };
-            let needed = run.end - run.start;
-            match self.add_leg(&run, on).await? {
-                0 => return Err(Error::NoSpace { needed, free: 0 }),
-                blocks => repaired += blocks / extent_blocks,
-            }
+        if self.repairing.swap(true, Ordering::AcqRel) {
+            return Err(Error::Busy("the mirrors are being repaired already".into()));
         }
+        let repaired = self.repair_mirrors_alone(on).await;
+        self.repairing.store(false, Ordering::Release);
+        repaired
     }
 
-    /// Adds a second leg to the beginning of the run. Returns how many blocks got one.
-    async fn add_leg(self: &Arc<Self>, run: &PlacedRun, on: &[PvExtents]) -> Result<u64> {
+    async fn repair_mirrors_alone(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let mut repaired = 0;
+        while single_run(&self.core.placement()).is_some() {
+            repaired += self.add_leg(on).await? / extent_blocks;
+        }
+        // Without this, the group would still need the physical volume with the older leg.
+        self.spread_metadata().await?;
+        Ok(repaired)
+    }
+
+    /// Adds a second leg to the beginning of the first run without. Returns how many blocks got one.
+    async fn add_leg(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
         self.may_change()?;
         self.core.require_all_pvs()?;
-        let _claim = self.claim_table().await?;
+        let claim = self.claim_table().await?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let old = self.core.placement();
-        let extents = (run.end - run.start) / old.extent_blocks;
+        let Some(run) = single_run(&old) else { return Ok(0) };
+        let needed = run.end - run.start;
         let mut second = None;
         for (_, places) in self.places_for_legs(on)?.into_iter().filter(|(pv, _)| *pv != run.pv) {
-            second = self.take_extents_in(extents, &places).await?;
+            second = self.take_extents_in(needed / old.extent_blocks, &places).await?;
             if second.is_some() {
                 break;
             }
         }
-        let Some((start, blocks)) = second else { return Ok(0) };
+        let Some((start, blocks)) = second else { return Err(Error::NoSpace { needed, free: 0 }) };
         let new = Arc::new(old.with_second(run.start, start, blocks));
         if new.zones().len() > MAX_ZONES - ZONES_KEPT {
             self.give_back(start..start + blocks);
@@ -341,6 +356,8 @@ impl Group {
         self.change_zones_of_mirrors(&new, Vec::new());
         drop(hold);
         self.checkpoint().await?;
+        // A request that has no space may wait for the claim.
+        drop(claim);
         // Writes that went to the first leg alone end before it is copied.
         self.all_done().await;
         self.core.members.legs().begin_filling();
@@ -504,6 +521,12 @@ impl Group {
         }
         Ok(())
     }
+}
+
+/// The first run of mirrored extents that has one leg.
+fn single_run(placement: &Placement) -> Option<PlacedRun> {
+    let is_single = |run: &&PlacedRun| run.second.is_none() && placement.is_mirrored(run.start);
+    placement.runs().iter().find(is_single).copied()
 }
 
 fn full_table() -> Error {

@@ -118,6 +118,8 @@ pub struct Group {
     rehome_wanted: AtomicBool,
     /// Legs of mirrors have to be made equal, or zones have to be made.
     mirrors_wanted: AtomicBool,
+    /// Second legs are being added.
+    repairing: AtomicBool,
     /// A removal has ended: mirrored extents may be free.
     dissolve_wanted: AtomicBool,
     progress: progress::Progress,

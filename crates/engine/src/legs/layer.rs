@@ -163,7 +163,7 @@ impl Legs {
             Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), *begun)),
             _ => None,
         };
-        self.runtime.spawn("legs", Box::pin(async move { legs.write(id, op, begun, done).await }));
+        self.runtime.answer("legs", Box::pin(async move { legs.write(id, op, begun, done).await }));
     }
 
     fn submit_read(&self, op: DiskOp, done: Completer) {
@@ -179,7 +179,7 @@ impl Legs {
             Ok(plan) => Ok(legs.start_read(plan, &segments, buf)),
             Err(next) => Err((next, buf)),
         };
-        self.runtime.spawn("legs", Box::pin(async move { legs.read(segments, read, done).await }));
+        self.runtime.answer("legs", Box::pin(async move { legs.read(segments, read, done).await }));
     }
 }
 

@@ -286,8 +286,7 @@ fn what_a_leg_may_have_missed_is_not_read_there() {
 }
 
 /// ML8
-#[test]
-fn a_bad_block_is_read_from_the_other_leg_and_healed() {
+fn each_leg_has_a_bad_block() {
     let made = made(LegsState::default());
     made.finish(made.write(0, 1)).unwrap();
     made.finish(made.write(4096, 2)).unwrap();
@@ -303,6 +302,12 @@ fn a_bad_block_is_read_from_the_other_leg_and_healed() {
     assert_eq!((made.both(0), made.both(4096)), ([1, 1], [2, 2]));
     let report = made.legs.pv_report(PvIndex(0));
     assert_eq!((report.read_errors, report.healed_bytes), (1, 4096));
+}
+
+#[test]
+fn a_bad_block_is_read_from_the_other_leg_and_healed() {
+    each_leg_has_a_bad_block();
+    must_be_found("other_leg_not_asked", each_leg_has_a_bad_block);
 }
 
 /// ML9
