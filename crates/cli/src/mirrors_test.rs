@@ -285,7 +285,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ lvconvert -y --replace /dev/ubda v/m
-        E|  The copies of v/m cannot be replaced one by one. To empty a physical volume use pvmove; after one was lost: lvconvert --repair.
+        E|  The copies of v/m cannot be replaced or moved one by one. After a physical volume was lost: vgreduce --removemissing, then lvconvert --repair.
         rc=5
 
         $ lvconvert -y --repair v/l

@@ -32,8 +32,8 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         _ if args.has(Opt::ReplacePv) => {
             let (report, volume) = one(session, args, 0)?;
             Err(Failure::failed(format!(
-                "The copies of {} cannot be replaced one by one. To empty a physical volume use pvmove; after one was \
-                 lost: lvconvert --repair.",
+                "The copies of {} cannot be replaced or moved one by one. After a physical volume was lost: vgreduce \
+                 --removemissing, then lvconvert --repair.",
                 full(&report, &volume)
             )))
         }
