@@ -4,10 +4,13 @@ use super::holders;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the kernel may take to end the requests of a process that was killed, on a disk with a long queue.
 const LAST_REQUESTS: Duration = Duration::from_secs(20);
+/// The same if nobody knows who holds the disk: often it is not a process that ends.
+const UNKNOWN: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(5);
 
 /// A physical volume that could not be opened.
 #[derive(Debug)]
@@ -57,7 +60,8 @@ impl OpenError {
     /// the kernel has not ended its requests yet, which takes longer on a busy machine.
     pub fn may_pass(&self, waited: Duration, limit: Duration) -> bool {
         let limit = match &self.reason {
-            Reason::InUse { by } if by.as_deref().is_none_or(holders::has_ended) => limit.max(LAST_REQUESTS),
+            Reason::InUse { by: None } => limit.max(UNKNOWN),
+            Reason::InUse { by: Some(by) } if holders::has_ended(by) => limit.max(LAST_REQUESTS),
             _ => limit,
         };
         self.is_in_use() && waited < limit
@@ -66,6 +70,17 @@ impl OpenError {
     /// Whether the same call may succeed after the holder releases it.
     pub fn is_in_use(&self) -> bool {
         matches!(self.reason, Reason::InUse { .. })
+    }
+}
+
+/// Tries until who holds the disk lets go of it, but no longer than `limit`, or than the kernel may take.
+pub fn retry<T>(limit: Duration, mut attempt: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(e) if e.may_pass(begun.elapsed(), limit) => std::thread::sleep(RETRY),
+            outcome => return outcome,
+        }
     }
 }
 

@@ -10,14 +10,16 @@ mod error;
 mod flush_test;
 pub(crate) mod holders;
 pub(crate) mod open;
+mod question;
 mod record;
 pub mod suite;
 mod sync;
 pub(crate) mod sys;
 mod watch;
 
-pub use error::{OpenError, Reason};
+pub use error::{OpenError, Reason, retry};
 pub use open::MIN_SIZE;
+pub use question::Question;
 pub use record::Recorded;
 
 use crate::meter::Meter;
@@ -28,7 +30,7 @@ use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::platform::Faults;
 use rowen_engine::disk::{
-    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PageBuf, PvGeometry, PvIndex, Segment, Segments,
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments,
 };
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -225,22 +227,10 @@ impl PvSet {
         planted::is("hung_keeps_others") || files.iter().all(|file| file.let_go())
     }
 
-    /// Reads the first block of a disk on a thread of its own, which waits for no other request. True as soon as the disk has
-    /// answered, or if nobody can be sent.
-    pub fn ask(&self, pv: PvIndex) -> Arc<AtomicBool> {
-        let answered = Arc::new(AtomicBool::new(false));
+    /// Asks a disk for its first block. The request waits for no other one of this process.
+    pub fn ask(&self, pv: PvIndex) -> Question {
         let file = self.pvs.read().get(usize::from(pv.0)).map(|pv| pv.file.clone());
-        let (answers, mut page) = (answered.clone(), PageBuf::zeroed(4096));
-        let work = move || {
-            let memory = page.as_mut_slice();
-            // SAFETY: the memory is as long as we say, and lives until the call returns.
-            file.map(|file| unsafe { sys::read_at(file.fd(), memory.as_mut_ptr(), memory.len(), 0) });
-            answers.store(true, Ordering::Release);
-        };
-        if std::thread::Builder::new().name("rowen-ask".into()).spawn(work).is_err() {
-            answered.store(true, Ordering::Release);
-        }
-        answered
+        file.map_or_else(Question::answered, |file| Question::ask(file, self.engine))
     }
 
     /// Whether all of them are rotating disks.

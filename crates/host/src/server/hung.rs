@@ -1,7 +1,7 @@
 //! Disks that answer nothing (MB10).
 //!
 //! * DT1 A disk hangs if it has requests, answers none of them for `server/disk_timeout`, and answers no question
-//!   either: a read by a thread of its own, which waits for nothing else. It is asked after half of the time, and has the
+//!   either: a read by a ring of its own, which waits for nothing else. It is asked after half of the time, and has the
 //!   other half for the answer. A disk that answers anything is only slow. If two disks are silent, none is left: nobody
 //!   knows whether the group can go on.
 //! * DT2 The server ends as if it were killed, and lets go of everything first: a process whose requests hang in the
@@ -15,6 +15,7 @@
 
 use super::state::Server;
 use super::{log, recorder, run, watchdog};
+use crate::disks::Question;
 use crate::processes;
 use rowen_control::history::What;
 use rowen_engine::disk::PvIndex;
@@ -22,7 +23,7 @@ use rowen_engine::error::Error;
 use rowen_engine::planted;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,7 @@ pub fn start(server: &Arc<Server>) {
 }
 
 fn watch(server: &Weak<Server>) {
-    let mut disks: BTreeMap<u16, Patience> = BTreeMap::new();
+    let mut disks: BTreeMap<u16, Patience<Question>> = BTreeMap::new();
     let mut pause = IDLE;
     loop {
         std::thread::sleep(pause);
@@ -63,7 +64,7 @@ fn watch(server: &Weak<Server>) {
     }
 }
 
-fn look(server: &Server, limit: Duration, disks: &mut BTreeMap<u16, Patience>) {
+fn look(server: &Server, limit: Duration, disks: &mut BTreeMap<u16, Patience<Question>>) {
     let mut hung = None;
     for (at, pv) in (0..).zip(server.service.group.info().pvs) {
         if pv.is_missing {
@@ -119,17 +120,33 @@ enum Step {
 }
 
 /// What is known of one disk (DT1).
-#[derive(Default)]
-struct Patience {
+struct Patience<Q> {
     /// How long it had been silent at the last look, and when it answered the last question.
     silent: Duration,
     answered: Duration,
     /// The answer to the question, and the number of looks since.
-    asked: Option<(Arc<AtomicBool>, u32)>,
+    asked: Option<(Q, u32)>,
     is_told: bool,
 }
 
-impl Patience {
+impl<Q> Default for Patience<Q> {
+    fn default() -> Self {
+        Patience { silent: Duration::ZERO, answered: Duration::ZERO, asked: None, is_told: false }
+    }
+}
+
+/// A question that may be answered some time.
+trait Asked {
+    fn is_answered(&mut self) -> bool;
+}
+
+impl Asked for Question {
+    fn is_answered(&mut self) -> bool {
+        Question::is_answered(self)
+    }
+}
+
+impl<Q: Asked> Patience<Q> {
     /// `silent`: how long requests have been in flight without an answer.
     fn look(&mut self, silent: Option<Duration>, limit: Duration) -> Step {
         let Some(silent) = silent.filter(|silent| *silent >= self.silent) else {
@@ -137,8 +154,7 @@ impl Patience {
             return if before.is_told { Step::Answers(before.silent) } else { Step::Wait };
         };
         self.silent = silent;
-        if self.asked.as_ref().is_some_and(|(answer, _)| answer.load(Ordering::Acquire)) && !planted::is("slow_is_hung")
-        {
+        if self.asked.as_mut().is_some_and(|(asked, _)| asked.is_answered()) && !planted::is("slow_is_hung") {
             (self.answered, self.asked) = (silent, None);
         }
         let time = silent.saturating_sub(self.answered);

@@ -1,14 +1,21 @@
 //! Which disks hang (DT1), by a clock of the test.
 
 use super::*;
+use std::sync::atomic::AtomicBool;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A disk, looked at every 1.5 seconds of a clock.
 #[derive(Default)]
 struct Life {
-    patience: Patience,
+    patience: Patience<Arc<AtomicBool>>,
     questions: Vec<Arc<AtomicBool>>,
+}
+
+impl Asked for Arc<AtomicBool> {
+    fn is_answered(&mut self) -> bool {
+        self.load(Ordering::Acquire)
+    }
 }
 
 impl Life {

@@ -1,7 +1,7 @@
 //! The open disks of a group as the service sees them, and those that join it.
 
 use crate::devices::{self, Consent, NewMember};
-use crate::disks::{MISSING, PvSet};
+use crate::disks::{self, MISSING, PvSet};
 use crate::paths;
 use rowen_control::protocol::IoCounts;
 use rowen_control::service::failure::Result;
@@ -88,7 +88,9 @@ impl Members for OpenMembers {
     }
 
     fn restore(&self, pv: PvIndex, path: &Path) -> Result<()> {
-        Ok(self.pvs.replace(pv, path).map_err(devices::Error::from)?)
+        // The process that left it may have requests there that are about to end.
+        let replaced = disks::retry(devices::LETTING_GO, || self.pvs.replace(pv, path));
+        Ok(replaced.map_err(devices::Error::from)?)
     }
 
     fn lose(&self, pv: PvIndex) {
