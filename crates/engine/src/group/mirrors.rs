@@ -159,9 +159,6 @@ impl Group {
         if self.more_space_for(segment).await? {
             return Ok(true);
         }
-        if !self.has_mirrored() {
-            return Ok(false);
-        }
         // The background may be dissolving mirrored extents, so that they are of neither type. Who creates or resizes a
         // volume can wait for that, but a request cannot: who has the claim may wait for it.
         match self.claim_table().await {

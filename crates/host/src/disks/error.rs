@@ -6,10 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to end the requests of a process that was killed, on a disk with a long queue.
-const LAST_REQUESTS: Duration = Duration::from_secs(20);
-/// The same if nobody knows who holds the disk: often it is not a process that ends.
-const UNKNOWN: Duration = Duration::from_secs(5);
+/// How long the kernel may take to end the requests of a process that was killed.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(5);
 
 /// A physical volume that could not be opened.
@@ -60,8 +58,7 @@ impl OpenError {
     /// the kernel has not ended its requests yet, which takes longer on a busy machine.
     pub fn may_pass(&self, waited: Duration, limit: Duration) -> bool {
         let limit = match &self.reason {
-            Reason::InUse { by: None } => limit.max(UNKNOWN),
-            Reason::InUse { by: Some(by) } if holders::has_ended(by) => limit.max(LAST_REQUESTS),
+            Reason::InUse { by } if by.as_deref().is_none_or(holders::has_ended) => limit.max(LAST_REQUESTS),
             _ => limit,
         };
         self.is_in_use() && waited < limit
