@@ -278,6 +278,7 @@ impl Group {
         }
         self.core.members.legs().set_runs(new.mirrored_runs()).await?;
         self.change_zones_of_mirrors(&new, numbers);
+        self.start_mirrors();
         drop(hold);
         self.checkpoint().await?;
         Ok(pairs.iter().map(|pair| pair.blocks).sum::<u64>() / new.extent_blocks)

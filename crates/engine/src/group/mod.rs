@@ -118,6 +118,7 @@ pub struct Group {
     rehome_wanted: AtomicBool,
     /// Legs of mirrors have to be made equal, or zones have to be made.
     mirrors_wanted: AtomicBool,
+    has_mirrors_task: AtomicBool,
     /// Second legs are being added.
     repairing: AtomicBool,
     /// A removal has ended: mirrored extents may be free.
@@ -226,11 +227,20 @@ impl Group {
             |group| &group.rehome_wanted,
             |group| Box::pin(async move { group.rehome_some().await }),
         );
-        self.spawn_loop(
-            "mirrors",
-            |group| &group.mirrors_wanted,
-            |group| Box::pin(async move { group.mirrors_some().await }),
-        );
+        if self.has_mirrored() {
+            self.start_mirrors();
+        }
+    }
+
+    /// The background task of mirrors, if there is none yet.
+    fn start_mirrors(self: &Arc<Self>) {
+        if !self.has_mirrors_task.swap(true, Ordering::AcqRel) {
+            self.spawn_loop(
+                "mirrors",
+                |group| &group.mirrors_wanted,
+                |group| Box::pin(async move { group.mirrors_some().await }),
+            );
+        }
     }
 
     /// Repeats `work` while `wanted` is true, until the group is closed or has failed.

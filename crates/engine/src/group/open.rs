@@ -101,6 +101,7 @@ impl Group {
             to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
             mirrors_wanted: AtomicBool::new(true),
+            has_mirrors_task: AtomicBool::new(false),
             repairing: AtomicBool::new(false),
             dissolve_wanted: AtomicBool::new(true),
             progress: Default::default(),

@@ -35,6 +35,7 @@ use super::snapshot_usage::SnapshotUsage;
 use crate::core::{Core, MergeCursor, Throttle, Unavailable, count};
 use crate::dead_blocks;
 use crate::error::{Error, Result};
+use crate::legs::LegsOwner;
 use crate::map::{self, Extent, MapError, NodeRef};
 use crate::model::{Tree, TreeKind, TreeMeta};
 use crate::runtime::yield_now;
@@ -71,9 +72,10 @@ impl Group {
                     self.request_checkpoint();
                 }
                 self.core.space_event.notify();
-                self.dissolve_wanted.store(true, Ordering::Release);
-                self.mirrors_wanted.store(true, Ordering::Release);
-                self.background.notify();
+                if self.has_mirrored() {
+                    self.dissolve_wanted.store(true, Ordering::Release);
+                    self.wake();
+                }
             }
             Err(error) => {
                 // Removal stops until there is room (D6), or until the group is opened again. This costs only space.
