@@ -311,6 +311,28 @@ fn a_group_with_mirrors_is_checked() {
     }
 }
 
+/// While a disk is away no mirrored extents are made: those that snapshots need were made before.
+#[test]
+fn a_volume_with_a_snapshot_is_overwritten_without_a_disk() {
+    for seed in 0..scaled(12) {
+        let setup = setup(2);
+        let made = made(seed, &setup);
+        let handle = made.world.handle();
+        made.world.run(async move { handle.sleep(Duration::from_secs(5)).await });
+        fails(&made, PvIndex((seed % 2) as u16), seed);
+        let mut image = made.killed(seed);
+        image.set_size(PvIndex((seed % 2) as u16), 0);
+        let without = open(image, &setup, &made, Some(7), Since::Death);
+        let (client, vol) = (without.client.clone(), without.vols[0]);
+        without.world.run(async move {
+            for at in 0..BLOCKS {
+                client.write(vol, at * BLOCK, BLOCK, &[]).await.unwrap();
+            }
+        });
+        without.judge(Since::Death);
+    }
+}
+
 /// Extents become mirrored for volumes, and linear again when those are gone.
 #[test]
 fn extents_are_lent_to_mirrors_and_come_back() {

@@ -293,7 +293,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ lvconvert -y --repair v/m
-        O|  v/m does not contain devices specified to replace.$
+        O|  v/m has two copies of everything: there is nothing to repair.$
         rc=0
 
         $ lvconvert -y --repair v/m /dev/ubdc
@@ -330,7 +330,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  Volume group \"v\": Legs of mirrored volumes cannot be moved; move the other volumes by name.
+        E|  Volume group \"v\": The copies of mirrored volumes cannot be moved; move the other volumes by name.
         rc=5",
     );
 }

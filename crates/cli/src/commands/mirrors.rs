@@ -197,7 +197,7 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
     let parts = places::named(session, report, words)?;
     let on = places::usable(session, report, volume.segment, parts)?;
     if volume.legs != Legs::Single {
-        session.console.say(format!("{full} does not contain devices specified to replace."));
+        session.console.say(format!("{full} has two copies of everything: there is nothing to repair."));
         return Ok(());
     }
     let question = "Attempt to replace failed RAID images (requires full device resync)?";

@@ -32,7 +32,8 @@ use std::sync::atomic::Ordering;
 
 /// Mirrored extents are made ahead of their need by this part of the group's extents at once ...
 const GROWTH_SHARE: u64 = 32;
-/// ... within these bounds. They are made when less than that is free.
+/// ... within these bounds, and as many as it takes to overwrite all mirrored volumes that have snapshots: while a
+/// physical volume is out none can be made. They take at most half of what is free.
 const GROWTH: RangeInclusive<u64> = 4..=1024;
 /// When volumes were removed, free mirrored extents stay for so many times of growth.
 const KEPT: u64 = 2;
@@ -94,13 +95,13 @@ impl Group {
         if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
             return Ok(());
         }
-        if self.is_short_of_mirrored() && self.has_mirrors() {
-            return self.make_zones_ahead().await.map(drop);
+        if self.has_mirrors() && self.make_zones_ahead().await? {
+            return Ok(());
         }
         // The checkpoint that frees blocks comes back here.
         let is_settled = self.core.space.lock().pending_blocks() == 0;
         if is_settled && self.dissolve_wanted.swap(false, Ordering::AcqRel) {
-            self.dissolve_zones(2).await?;
+            self.dissolve_zones(self.wanted_ahead(), 2).await?;
         }
         Ok(())
     }
@@ -179,7 +180,7 @@ impl Group {
 
     async fn change_mirrored(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
         match segment {
-            SegmentType::Linear => Ok(self.dissolve_zones(1).await? > 0),
+            SegmentType::Linear => Ok(self.dissolve_zones(0, 1).await? > 0),
             SegmentType::Raid1 => {
                 let available = || self.core.space.lock().available_for(SegmentType::Raid1);
                 let before = available();
@@ -235,20 +236,42 @@ impl Group {
         self.root.lock().written.behind == 0 && !self.core.placement().runs().iter().any(|run| run.is_filling)
     }
 
-    /// Whether more mirrored extents will be needed soon.
-    pub(super) fn is_short_of_mirrored(&self) -> bool {
-        let placement = self.core.placement();
-        self.has_mirrored()
-            && self.core.space.lock().available_for(SegmentType::Raid1) < self.growth() * placement.extent_blocks
+    /// How many mirrored extents are to be free, if there is room.
+    fn wanted_ahead(&self) -> u64 {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let catalog = self.catalog.read();
+        let mut origins = BTreeMap::new();
+        for volume in catalog.volumes.values() {
+            let origin = volume.state.lock().meta.origin;
+            if let Some(origin) = origin.and_then(|id| catalog.volumes.get(&id)) {
+                let state = origin.state.lock();
+                let is_mirrored = state.meta.segment == SegmentType::Raid1;
+                origins.insert(origin.id, if is_mirrored { state.meta.blocks } else { 0 });
+            }
+        }
+        self.growth() + origins.into_values().map(|blocks| blocks.div_ceil(extent_blocks)).sum::<u64>()
+    }
+
+    /// How many mirrored extents are missing from those that are to be free.
+    fn lacking_ahead(&self) -> u64 {
+        let wanted = self.wanted_ahead();
+        let extent_blocks = self.core.placement().extent_blocks;
+        let space = self.core.space.lock();
+        let free = |segment| space.available_for(segment) / extent_blocks;
+        let (plain, mirrored) = (free(SegmentType::Linear), free(SegmentType::Raid1));
+        // Metadata that moves and linear volumes need the rest.
+        wanted.min((plain + 2 * mirrored) / 4).saturating_sub(mirrored)
     }
 
     /// Makes mirrored extents before they are needed. False: none could be made now.
     async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
+        let lacking = self.lacking_ahead();
+        if lacking == 0 {
+            return Ok(false);
+        }
         // Who has the claim may wait for this caller.
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
-        // Most of what is free stays: metadata that moves and linear volumes need it, too.
-        let free = self.core.space.lock().available_for(SegmentType::Linear) / self.core.placement().extent_blocks;
-        Ok(self.make_zones_claimed(self.growth().min(free / 4), &[]).await? > 0)
+        Ok(self.make_zones_claimed(lacking, &[]).await? > 0)
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
@@ -465,11 +488,11 @@ impl Group {
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
-    /// Dissolves mirrored extents of which nothing is used, but for some, if there are so many times more than those that
-    /// stay (MZ2). Returns how many.
-    async fn dissolve_zones(self: &Arc<Self>, times: u64) -> Result<u64> {
+    /// Dissolves mirrored extents of which nothing is used, but for some, of these at least so many, if there are so many
+    /// times more than those that stay (MZ2). Returns how many.
+    async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
         let extent_blocks = self.core.placement().extent_blocks;
-        let kept = if self.has_mirrors() { KEPT * self.growth() * extent_blocks } else { 0 };
+        let kept = if self.has_mirrors() { least.max(KEPT * self.growth()) * extent_blocks } else { 0 };
         let free = self.core.space.lock().available_for(SegmentType::Raid1);
         if free <= kept * times.max(1) {
             return Ok(0);
@@ -546,7 +569,7 @@ impl Group {
     pub(super) fn check_no_legs(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         match self.core.placement().legs_on(pv).next() {
             None => Ok(()),
-            Some(_) => Err(Error::Busy("legs of mirrored volumes are on the physical volume".into())),
+            Some(_) => Err(Error::Busy("copies of mirrored volumes are on the physical volume".into())),
         }
     }
 }

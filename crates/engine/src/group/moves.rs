@@ -204,9 +204,9 @@ impl Group {
             None => extents.iter().any(|run| placement.has_leg_in(wanted.from, &blocks(run))),
         };
         match refused {
-            true => {
-                Err(Error::Invalid("legs of mirrored volumes cannot be moved; move the other volumes by name".into()))
-            }
+            true => Err(Error::Invalid(
+                "the copies of mirrored volumes cannot be moved; move the other volumes by name".into(),
+            )),
             false => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use super::create::check_sizes;
 use super::ops::check_name;
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
+use crate::legs::LegsOwner;
 use crate::model::{NewSnapshot, SegmentType, TreeKind, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::space::Reserve;
 use crate::units::{Epoch, Seq, TreeId, VolumeId};
@@ -53,6 +54,10 @@ impl Group {
             return Ok(ids);
         }
         self.durable(seq).await?;
+        if self.has_mirrored() {
+            // What they may need is made ahead.
+            self.wake();
+        }
         Ok(ids)
     }
 
