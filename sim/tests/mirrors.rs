@@ -333,7 +333,7 @@ fn a_volume_with_a_snapshot_is_overwritten_without_a_disk() {
     }
 }
 
-/// Extents become mirrored for volumes, and linear again when those are gone.
+/// MZ1, MZ2: extents become mirrored for volumes, and linear again when those are gone.
 #[test]
 fn extents_are_lent_to_mirrors_and_come_back() {
     let setup = setup(2);
@@ -426,7 +426,7 @@ fn zones_whose_blocks_are_used_too_early_are_found() {
     must_be_found("zones_freed_early", || (0..8).for_each(made_under_writes));
 }
 
-/// S7
+/// S8
 #[test]
 fn a_mirror_whose_blocks_have_one_leg_is_found() {
     must_be_found("mirror_not_mirrored", || (0..4).for_each(made_under_writes));

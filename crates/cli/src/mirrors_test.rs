@@ -36,8 +36,8 @@ fn a_mirrored_volume_is_shown_as_lvm_shows_one() {
         rc=0
 
         $ vgs -o vg_name,vg_size,vg_free,vg_mirrored,vg_mirrored_free,vg_mirrored_single v
-        O|  VG VSize  VFree   Mirrored MirFree MirSingle$
-        O|  v  <1.36g 808.00m  264.00m 256.00m        0 $
+        O|  VG VSize  VFree Mirrored MirFree MirSingle$
+        O|  v  <1.36g 1.21g   48.00m  40.00m        0 $
         rc=0
 
         $ lvdisplay -m v/m
@@ -120,7 +120,7 @@ fn space_is_taken_twice_and_comes_back() {
 
         $ vgs -o vg_free,vg_mirrored,vg_mirrored_free v
         O|  VFree Mirrored MirFree$
-        O|     0   668.00m 660.00m$
+        O|  1.13g   88.00m  80.00m$
         rc=0
 
         $ lvremove -f v
@@ -128,8 +128,8 @@ fn space_is_taken_twice_and_comes_back() {
         rc=0
 
         $ vgs -o vg_free,vg_mirrored,vg_mirrored_free v
-        O|  VFree  Mirrored MirFree$
-        O|  <1.29g    8.00m   8.00m$
+        O|  VFree Mirrored MirFree$
+        O|  1.30g       0       0 $
         rc=0
 
         $ lvcreate -m1 --nosync -R 512k -L 4M -n n v /dev/ubda /dev/ubdb
@@ -355,7 +355,7 @@ fn a_lost_disk_is_done_without_and_replaced() {
         &mut world,
         "$ lvs -o lv_name,lv_attr,lv_health_status,copy_percent,raid_sync_action,devices v
         O|  LV   Attr       Health          Cpy%Sync SyncAction Devices                  $
-        O|  l    -wi-------                                     /dev/ubda(73)            $
+        O|  l    -wi-------                                     /dev/ubda(19)            $
         O|  m    rwi---r-p- partial                             /dev/ubda(7),[unknown](7)$
         rc=0
 
@@ -365,7 +365,7 @@ fn a_lost_disk_is_done_without_and_replaced() {
 
         $ lvs -o lv_name,lv_attr,lv_health_status,copy_percent,raid_sync_action,devices v
         O|  LV   Attr       Health          Cpy%Sync SyncAction Devices                  $
-        O|  l    -wi-a-----                                     /dev/ubda(73)            $
+        O|  l    -wi-a-----                                     /dev/ubda(19)            $
         O|  m    rwi-a-r-p- partial         100.00   idle       /dev/ubda(7),[unknown](7)$
         rc=0
 
@@ -403,19 +403,19 @@ fn a_lost_disk_is_done_without_and_replaced() {
 
         $ lvs -o lv_name,lv_attr,lv_health_status,copy_percent,raid_sync_action,devices v
         O|  LV   Attr       Health          Cpy%Sync SyncAction Devices      $
-        O|  l    -wi-a-----                                     /dev/ubda(73)$
+        O|  l    -wi-a-----                                     /dev/ubda(19)$
         O|  m    owi-a-r-r- refresh needed  100.00   idle       /dev/ubda(9) $
         O|  s    swi-a-s-r- refresh needed                      /dev/ubda(7) $
         rc=0
 
         $ vgs -o vg_free,vg_mirrored,vg_mirrored_free,vg_mirrored_single v
         O|  VFree   Mirrored MirFree MirSingle$
-        O|  392.00m  264.00m 252.00m   264.00m$
+        O|  608.00m   48.00m  36.00m    48.00m$
         rc=0
 
         $ lvconvert -y --repair v/m
-        E|  Insufficient free space: 66 extents needed, but only 0 available
-        E|  Failed to replace faulty devices in v/m: 66 extents have one copy and need room on another physical volume.
+        E|  Insufficient free space: 12 extents needed, but only 0 available
+        E|  Failed to replace faulty devices in v/m: 12 extents have one copy and need room on another physical volume.
         rc=5
 
         $ vgextend v /dev/ubdc
@@ -437,21 +437,21 @@ fn a_lost_disk_is_done_without_and_replaced() {
         rc=0
 
         $ lvs -o lv_name,lv_attr,lv_health_status,copy_percent,raid_sync_action,devices v
-        O|  LV   Attr       Health          Cpy%Sync SyncAction Devices                  $
-        O|  l    -wi-a-----                                     /dev/ubda(73)            $
-        O|  m    owi-a-r---                 100.00   idle       /dev/ubda(9),/dev/ubdc(8)$
-        O|  s    swi-a-s---                                     /dev/ubda(7),/dev/ubdc(6)$
+        O|  LV   Attr       Health          Cpy%Sync SyncAction Devices                   $
+        O|  l    -wi-a-----                                     /dev/ubda(19)             $
+        O|  m    owi-a-r---                 100.00   idle       /dev/ubda(9),/dev/ubdc(11)$
+        O|  s    swi-a-s---                                     /dev/ubda(7),/dev/ubdc(9) $
         rc=0
 
         $ pvs --segments -o pv_name,pvseg_start,pvseg_size,lv_name,segtype /dev/ubda /dev/ubdc
         O|  PV         Start SSize LV   Type  $
         O|  /dev/ubda      7     2 s    linear$
         O|  /dev/ubda      9     2 m    raid1 $
-        O|  /dev/ubda     73     2 l    linear$
-        O|  /dev/ubda     75    99      free  $
-        O|  /dev/ubdc      6     2 s    linear$
-        O|  /dev/ubdc      8     2 m    raid1 $
-        O|  /dev/ubdc     73   101      free  $
+        O|  /dev/ubda     19     2 l    linear$
+        O|  /dev/ubda     24   150      free  $
+        O|  /dev/ubdc      9     2 s    linear$
+        O|  /dev/ubdc     11     2 m    raid1 $
+        O|  /dev/ubdc     22   152      free  $
         rc=0",
     );
 }

@@ -5,18 +5,13 @@ use super::places;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
+pub use crate::roles::COPIES;
 use crate::roles::extents_of;
 use crate::session::{Session, unexpected};
 use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, SegmentType, VolumeReport};
 
-/// Copies of the data of a mirrored volume.
-pub const COPIES: u64 = 2;
-
 /// The segment types that are mirrors. LVM's older one is the same here.
 pub const TYPES: [&str; 2] = ["raid1", "mirror"];
-
-/// The unit in which copies are compared, in bytes: reports show it.
-pub const REGION: u64 = 4 << 20;
 
 /// Whether `lvcreate` is asked for a mirrored volume.
 pub fn is_wanted(args: &Args) -> Result<bool> {

@@ -165,7 +165,7 @@ pub fn check_room(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]
 /// Extents that linear volumes get by mirrored ones of which nothing is used. The server dissolves those when it needs
 /// them, if it can.
 pub fn to_dissolve(report: &GroupReport) -> u64 {
-    report.mirrors.free_extents.saturating_mul(super::mirrors::COPIES)
+    report.mirrors.free_extents.saturating_mul(crate::roles::COPIES)
 }
 
 /// Refuses more extents than are free.

@@ -14,6 +14,7 @@ mod attributes;
 mod diff;
 mod frame;
 mod io;
+mod mirrors;
 mod outcome;
 mod report;
 mod request;
@@ -30,10 +31,9 @@ pub use frame::{
     write_request,
 };
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
+pub use mirrors::MirrorReport;
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};
-pub use report::{
-    BookmarkReport, GroupReport, Index, Legs, MirrorReport, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport,
-};
+pub use report::{BookmarkReport, GroupReport, Index, Legs, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, StatusReport};

@@ -1,7 +1,7 @@
 //! The state of a group, as its server knows it, for `rowen status`.
 
 use super::attributes::hex;
-use super::report::MirrorReport;
+use super::mirrors::MirrorReport;
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 

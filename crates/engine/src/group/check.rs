@@ -239,7 +239,7 @@ struct Check<'a> {
     /// One bit for each metadata block: a node that was seen.
     nodes: Vec<u64>,
     /// The counts below interior nodes that were walked completely.
-    /// The types of volumes, by their heads (S7).
+    /// The types of volumes, by their heads (S8).
     types: BTreeMap<TreeId, SegmentType>,
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,

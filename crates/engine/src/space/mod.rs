@@ -14,7 +14,7 @@
 //!   metadata gets them when nothing else is free. Without metadata no write could be mapped, not even a write with a
 //!   reservation.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only locality.
-//! * S7 A block is for volumes of one type: mirrored blocks for mirrored volumes, the others for linear ones. Free
+//! * S8 A block is for volumes of one type: mirrored blocks for mirrored volumes, the others for linear ones. Free
 //!   space, reservations and searches are separate. Metadata and the journal take what is for linear volumes.
 //! * S6 Nothing is allocated on a physical volume that is not allocatable ([`pvs`]).
 
@@ -159,7 +159,7 @@ pub struct Space {
     pub take_unallocatable: bool,
 }
 
-/// The free space for volumes of one type (S7).
+/// The free space for volumes of one type (S8).
 #[derive(Default)]
 struct Class {
     /// Unused blocks of its arenas.

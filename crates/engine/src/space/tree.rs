@@ -8,7 +8,7 @@ use crate::units::{Epoch, MetaBlock};
 use std::ops::Range;
 
 impl Space {
-    /// The first range at or after `at` that is allocatable for volumes of this type (S6, S7).
+    /// The first range at or after `at` that is allocatable for volumes of this type (S6, S8).
     pub(super) fn allocatable_from(&self, segment: SegmentType, at: u64) -> Option<Range<u64>> {
         #[cfg(feature = "planted")]
         if self.take_unallocatable {

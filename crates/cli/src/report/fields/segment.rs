@@ -4,11 +4,11 @@
 
 use super::pv::path;
 use super::volume::{Lv, lv};
-use crate::commands::mirrors::REGION;
 use crate::report::field::{blocks, fields};
 use crate::report::index::Share;
 use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
+use crate::roles::REGION;
 use crate::roles::{Role, extent_bytes, extents_of, is_mirror, is_move, is_sparse, role, shown_blocks};
 use rowen_control::protocol::VolumeReport;
 
