@@ -234,7 +234,7 @@ fn bad_input() {
         ("lvconvert -y -m2 VG/m", "cannot have 3 copies"),
         ("lvconvert -y -m+1 VG/m", "cannot have 3 copies"),
         ("lvconvert -y --splitmirrors 1 -n x VG/m", "can be split off"),
-        ("lvconvert -y --replace a VG/m", "pvmove"),
+        ("lvconvert -y --replace a VG/m", "cannot be replaced or moved"),
         ("lvconvert -y --type thin-pool VG/m", "is mirrored, and thin pools are not"),
         ("lvconvert -y --repair VG/l", "rowen repair"),
         ("lvconvert -y --repair VG/m nosuch", "not found in Volume Group"),
