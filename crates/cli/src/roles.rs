@@ -3,13 +3,14 @@
 
 use crate::failure::{Failure, Result};
 use rowen_control::protocol::{GroupReport, Legs, VolumeKind, VolumeReport};
+use rowen_engine::format::intents;
 use rowen_engine::units::BLOCK_SIZE;
 
 /// Copies of the data of a mirrored volume.
 pub const COPIES: u64 = 2;
 
 /// The unit in which copies are compared, in bytes: reports show it.
-pub const REGION: u64 = 4 << 20;
+pub const REGION: u64 = intents::REGION_BYTES;
 
 /// What LVM shows while extents move: a hidden volume that is where they were and where they go.
 pub const MOVE: &str = "pvmove0";

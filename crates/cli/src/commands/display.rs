@@ -205,7 +205,7 @@ fn volume_page(page: &mut Page, lv: &Lv<'_>) {
     }
     page.item(WIDTH, "Current LE", extents_of(group, volume.blocks).to_string());
     if is_mirror(volume) {
-        page.item(WIDTH, "Mirrored volumes", super::mirrors::COPIES.to_string());
+        page.item(WIDTH, "Mirrored volumes", crate::roles::COPIES.to_string());
     }
     if role == Role::Snapshot {
         snapshot_lines(page, lv);

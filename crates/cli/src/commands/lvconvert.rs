@@ -261,7 +261,7 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
 fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Plain])?;
-    let now = if volume.is_mirrored() { mirrors::COPIES } else { 1 };
+    let now = if volume.is_mirrored() { crate::roles::COPIES } else { 1 };
     let wanted = match args.text(Opt::Mirrors).map(|text| (text.chars().next(), args.number(Opt::Mirrors))) {
         Some((Some('+'), Some(more))) => now.saturating_add(more),
         Some((Some('-'), Some(fewer))) => now.saturating_sub(fewer).max(1),
@@ -278,11 +278,11 @@ fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
 /// Refuses another number of copies than the volume has.
 fn refuse_conversion(report: &GroupReport, volume: &VolumeReport, copies: u64) -> Result {
     let (group, name) = (&report.name, &volume.name);
-    let is_same = copies == if volume.is_mirrored() { mirrors::COPIES } else { 1 };
+    let is_same = copies == if volume.is_mirrored() { crate::roles::COPIES } else { 1 };
     let kind = match copies {
         _ if is_same => return Ok(()),
         1 => "linear",
-        mirrors::COPIES => "raid1",
+        crate::roles::COPIES => "raid1",
         more => {
             return Err(Failure::failed(format!(
                 "Logical volume {group}/{name} cannot have {more} copies of its data: a mirrored logical volume has two."

@@ -5,8 +5,7 @@ use super::places;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-pub use crate::roles::COPIES;
-use crate::roles::extents_of;
+use crate::roles::{COPIES, extents_of};
 use crate::session::{Session, unexpected};
 use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, SegmentType, VolumeReport};
 

@@ -71,8 +71,7 @@ fn each_extent_has_one_number() {
     }
 }
 
-/// Z2 to Z4
-/// Z3, Z4
+/// Z2, Z3, Z4
 #[test]
 fn both_legs_of_a_number_lie_apart() {
     let homes = [0..8, 8..16];

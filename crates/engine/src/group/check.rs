@@ -238,9 +238,9 @@ struct Check<'a> {
     identity: Vec<u32>,
     /// One bit for each metadata block: a node that was seen.
     nodes: Vec<u64>,
-    /// The counts below interior nodes that were walked completely.
     /// The types of volumes, by their heads (S8).
     types: BTreeMap<TreeId, SegmentType>,
+    /// The counts below interior nodes that were walked completely.
     below: Map<MetaBlock, Below>,
     bad: Vec<BadCopy>,
     /// Unproven blocks (MB7) by the tree that was walked to them first.

@@ -245,8 +245,9 @@ impl Group {
             let origin = volume.state.lock().meta.origin;
             if let Some(origin) = origin.and_then(|id| catalog.volumes.get(&id)) {
                 let state = origin.state.lock();
-                let is_mirrored = state.meta.segment == SegmentType::Raid1;
-                origins.insert(origin.id, if is_mirrored { state.meta.blocks } else { 0 });
+                if state.meta.segment == SegmentType::Raid1 {
+                    origins.insert(origin.id, state.meta.blocks);
+                }
             }
         }
         self.growth() + origins.into_values().map(|blocks| blocks.div_ceil(extent_blocks)).sum::<u64>()

@@ -284,6 +284,7 @@ mod tests {
         pvs.count((8, 4), true);
         assert_eq!(pvs.unallocatable(), 9);
     }
+
     /// S8
     #[test]
     fn mirrored_blocks_are_counted_and_taken_by_themselves() {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// How long the kernel may take to end the requests of a process that was killed.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-const RETRY: Duration = Duration::from_millis(5);
+/// The interval between two tries of a disk in use.
+pub(super) const RETRY: Duration = Duration::from_millis(5);
 
 /// A physical volume that could not be opened.
 #[derive(Debug)]

@@ -25,6 +25,7 @@ pub use record::Recorded;
 use crate::meter::Meter;
 use crate::planted;
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Place, Pool, Shared};
+use error::RETRY;
 use open::Opened;
 use parking_lot::RwLock;
 use rowen_control::protocol::IoCounts;
@@ -90,9 +91,6 @@ impl fmt::Display for IoEngine {
 /// Stands for the path of a disk that is missing.
 pub const MISSING: &str = "[unknown]";
 
-/// The interval between two tries of a disk in use.
-const RETRY: Duration = Duration::from_millis(5);
-
 struct Pv {
     path: PathBuf,
     file: Arc<IoFile>,
@@ -139,16 +137,14 @@ impl PvSet {
         let shared = pool.shared().clone();
         let (pvs, helpers, is_mute) = (RwLock::default(), Helpers::default(), AtomicBool::new(false));
         let set = PvSet { shared, engine, mode, pvs, helpers, is_mute };
-        let begun = Instant::now();
-        for path in paths {
-            loop {
-                match set.push(path.as_ref()) {
-                    Err(e) if e.may_pass(begun.elapsed(), limit) => std::thread::sleep(RETRY),
-                    Err(e) => return Err(e),
-                    Ok(_) => break,
-                }
+        let mut left = paths;
+        retry(limit, || {
+            while let Some((path, rest)) = left.split_first() {
+                set.push(path.as_ref())?;
+                left = rest;
             }
-        }
+            Ok(())
+        })?;
         Ok(set)
     }
 
@@ -230,7 +226,7 @@ impl PvSet {
     /// Asks a disk for its first block. The request waits for no other one of this process.
     pub fn ask(&self, pv: PvIndex) -> Question {
         let file = self.pvs.read().get(usize::from(pv.0)).map(|pv| pv.file.clone());
-        file.map_or_else(Question::answered, |file| Question::ask(file, self.engine))
+        file.map_or(Question::Answered, |file| Question::ask(file, self.engine))
     }
 
     /// Whether all of them are rotating disks.

@@ -13,6 +13,7 @@ const BYTES: usize = 4096;
 
 /// A read that was sent to a disk.
 pub enum Question {
+    /// It needs no answer, or has one.
     Answered,
     InRing(Box<InRing>),
     /// The kernel has no rings.
@@ -20,11 +21,6 @@ pub enum Question {
 }
 
 impl Question {
-    /// One that needs no answer.
-    pub fn answered() -> Question {
-        Question::Answered
-    }
-
     /// Reads the first block, through a ring of its own: a killed process ends although a ring has requests in flight. With a
     /// thread in a read it would end with that read, and keep its sockets and locks until then.
     pub(super) fn ask(file: Arc<IoFile>, engine: IoEngine) -> Question {

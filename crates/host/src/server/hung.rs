@@ -1,7 +1,7 @@
 //! Disks that answer nothing (MB10).
 //!
 //! * DT1 A disk hangs if it has requests, answers none of them for `server/disk_timeout`, and answers no question
-//!   either: a read by a ring of its own, which waits for nothing else. It is asked after half of the time, and has the
+//!   either: a read through a ring of its own, which waits for nothing else. It is asked after half of the time, and has the
 //!   other half for the answer. A disk that answers anything is only slow. If two disks are silent, none is left: nobody
 //!   knows whether the group can go on.
 //! * DT2 The server ends as if it were killed, and lets go of everything first: a process whose requests hang in the
@@ -46,7 +46,7 @@ pub fn start(server: &Arc<Server>) {
 }
 
 fn watch(server: &Weak<Server>) {
-    let mut disks: BTreeMap<u16, Patience<Question>> = BTreeMap::new();
+    let mut disks: BTreeMap<u16, Patience> = BTreeMap::new();
     let mut pause = IDLE;
     loop {
         std::thread::sleep(pause);
@@ -64,7 +64,7 @@ fn watch(server: &Weak<Server>) {
     }
 }
 
-fn look(server: &Server, limit: Duration, disks: &mut BTreeMap<u16, Patience<Question>>) {
+fn look(server: &Server, limit: Duration, disks: &mut BTreeMap<u16, Patience>) {
     let mut hung = None;
     for (at, pv) in (0..).zip(server.service.group.info().pvs) {
         if pv.is_missing {
@@ -120,33 +120,17 @@ enum Step {
 }
 
 /// What is known of one disk (DT1).
-struct Patience<Q> {
+#[derive(Default)]
+struct Patience {
     /// How long it had been silent at the last look, and when it answered the last question.
     silent: Duration,
     answered: Duration,
     /// The answer to the question, and the number of looks since.
-    asked: Option<(Q, u32)>,
+    asked: Option<(Question, u32)>,
     is_told: bool,
 }
 
-impl<Q> Default for Patience<Q> {
-    fn default() -> Self {
-        Patience { silent: Duration::ZERO, answered: Duration::ZERO, asked: None, is_told: false }
-    }
-}
-
-/// A question that may be answered some time.
-trait Asked {
-    fn is_answered(&mut self) -> bool;
-}
-
-impl Asked for Question {
-    fn is_answered(&mut self) -> bool {
-        Question::is_answered(self)
-    }
-}
-
-impl<Q: Asked> Patience<Q> {
+impl Patience {
     /// `silent`: how long requests have been in flight without an answer.
     fn look(&mut self, silent: Option<Duration>, limit: Duration) -> Step {
         let Some(silent) = silent.filter(|silent| *silent >= self.silent) else {

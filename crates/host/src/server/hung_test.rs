@@ -8,14 +8,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A disk, looked at every 1.5 seconds of a clock.
 #[derive(Default)]
 struct Life {
-    patience: Patience<Arc<AtomicBool>>,
+    patience: Patience,
     questions: Vec<Arc<AtomicBool>>,
-}
-
-impl Asked for Arc<AtomicBool> {
-    fn is_answered(&mut self) -> bool {
-        self.load(Ordering::Acquire)
-    }
 }
 
 impl Life {
@@ -33,7 +27,7 @@ impl Life {
         if step == Step::Ask {
             let question = Arc::new(AtomicBool::new(false));
             self.questions.push(question.clone());
-            self.patience.asked = Some((question, 0));
+            self.patience.asked = Some((Question::OnThread(question), 0));
         }
         step
     }

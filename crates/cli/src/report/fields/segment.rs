@@ -8,8 +8,7 @@ use crate::report::field::{blocks, fields};
 use crate::report::index::Share;
 use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
-use crate::roles::REGION;
-use crate::roles::{Role, extent_bytes, extents_of, is_mirror, is_move, is_sparse, role, shown_blocks};
+use crate::roles::{REGION, Role, extent_bytes, extents_of, is_mirror, is_move, is_sparse, role, shown_blocks};
 use rowen_control::protocol::VolumeReport;
 
 fields! { FIELDS: Segment, of_row;
