@@ -122,7 +122,7 @@ pub struct WentOn {
     /// How many these are.
     pub missing: usize,
     /// What is said besides.
-    pub warning: Option<String>,
+    pub warnings: Vec<String>,
 }
 
 /// The result of an upgrade.

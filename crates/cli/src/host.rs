@@ -250,8 +250,8 @@ impl Backend for Host {
     }
 
     fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn> {
-        let server::WentOn { missing, warning } = server::go_on_without(group, anyway).map_err(refused)?;
-        Ok(WentOn { missing, warning })
+        let server::WentOn { missing, warnings } = server::go_on_without(group, anyway).map_err(refused)?;
+        Ok(WentOn { missing, warnings })
     }
 
     fn check_closed(&mut self, group: &str, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Answer<CheckOutcome> {
@@ -267,8 +267,11 @@ impl Backend for Host {
                 let path = pv.path.display().to_string();
                 let group = pv.membership().map(|membership| membership.group_name.clone());
                 let usable = pv.label().map_or(pv.size, |label| label.size.min(pv.size));
+                let shrank =
+                    |size: u64| format!("the device shrank: it has {} bytes, the physical volume {size}.", pv.size);
+                let shrank = pv.lost_size().map(shrank);
                 let (uuid, trouble) = match pv.state {
-                    PvState::Present(label) => (Some(label.pv_uuid), None),
+                    PvState::Present(label) => (Some(label.pv_uuid), shrank),
                     PvState::Damaged(why) => (None, Some(format!("the label is damaged ({why})."))),
                     PvState::Unreadable(why) => (None, Some(format!("the label cannot be read ({why})."))),
                     PvState::Missing(uuid) => (Some(uuid), Some("the device is missing.".to_owned())),

@@ -60,13 +60,11 @@ pub fn open_anyway(session: &mut Session<'_>, args: &Args, groups: &[String]) ->
 /// From now on the group is opened without the missing physical volumes. `anyway`: also if this host has seen a newer state of
 /// it.
 pub fn go_on_without(session: &mut Session<'_>, group: &str, anyway: bool) -> Result {
-    let WentOn { missing, warning } = session.backend.go_on_without(group, anyway).map_err(Failure::from)?;
+    let WentOn { missing, warnings } = session.backend.go_on_without(group, anyway).map_err(Failure::from)?;
     if missing > 0 {
         session.console.complain(format!("WARNING: VG {group} goes on without {missing} missing PV(s)."));
     }
-    if let Some(warning) = warning {
-        session.console.complain(warning);
-    }
+    warnings.into_iter().for_each(|warning| session.console.complain(warning));
     Ok(())
 }
 

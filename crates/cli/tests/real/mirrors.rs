@@ -115,6 +115,44 @@ fn a_filesystem_outlives_both_disks_one_after_the_other() {
     world.ok("vgchange -an VG");
 }
 
+/// Its contents are on the other disk. What was cut off is never read as zeros, whatever its size is later.
+#[test]
+fn a_disk_that_is_cut_in_use_is_left() {
+    let (world, disks) = made("mircut");
+    world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
+    let places = [0, 9000, 30_000];
+    places.iter().for_each(|at| write(&world, "m", *at, b'm'));
+    let cut = File::options().write(true).open(&disks[0]).unwrap();
+    cut.set_len(16 * MIB).unwrap();
+    places.iter().for_each(|at| write(&world, "m", *at, b'n'));
+    places.iter().for_each(|at| holds(&world, "m", *at, b'n'));
+    assert_eq!(cut.metadata().unwrap().len(), 16 * MIB);
+    assert_eq!(field(&world, "lvs --noheadings -o lv_health_status VG/m"), "partial");
+    cut.set_len(DISK).unwrap();
+    world.refused("vgextend --restoremissing VG a", 5, "what was cut off is lost");
+    world.ok("vgreduce --removemissing VG");
+    places.iter().for_each(|at| holds(&world, "m", *at, b'n'));
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
+#[test]
+fn a_disk_that_shrank_is_named_and_can_be_left_out() {
+    let (world, disks) = made("mirshrank");
+    world.refused("lvcreate -y --type raid1 -L 8M -n one VG a", 5, "one was given");
+    world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
+    write(&world, "m", 30_000, b'm');
+    close(&world);
+    File::options().write(true).open(&disks[1]).unwrap().set_len(16 * MIB).unwrap();
+    let (path, shrank) = (disks[1].display(), "shrank: it has 16777216 bytes, the volume group uses");
+    world.refused("vgchange -ay VG", 5, &format!("physical volume {path} {shrank}"));
+    world.refused("status VG", 5, &format!("{path}"));
+    assert_eq!(field(&world, "pvs --noheadings -o pv_missing b"), "missing");
+    world.ok("vgchange -ay --activationmode degraded VG");
+    holds(&world, "m", 30_000, b'm');
+    world.ok("vgchange -an VG");
+}
+
 #[test]
 fn a_lost_disk_is_replaced() {
     let (world, disks) = made("mirnew");

@@ -137,7 +137,7 @@ impl Context<'_> {
             Error::ReadOnly => format!("{subject} is read-only."),
             Error::InvalidSnapshot => {
                 format!(
-                    "{subject} is invalid and can only be removed: it used up its reserve, or was dropped because the group was full."
+                    "{subject} is invalid and can only be removed: it used up its reserve, or was dropped for room."
                 )
             }
             other => self.words_about(&subject, &with_lvms_identifiers(&other.to_string())),

@@ -192,6 +192,8 @@ pub struct Faults {
     pub flushes: u64,
     /// How long requests have been under way without any answer.
     pub silent: Option<Duration>,
+    /// It is a file that someone made shorter.
+    pub is_cut: bool,
 }
 
 /// The disks of the group's physical volumes.

@@ -108,7 +108,10 @@ impl Service {
     fn log_failed_places(&self, pvs: usize) {
         for pv in (0..pvs).filter_map(|index| u16::try_from(index).ok()).map(PvIndex) {
             for failed in self.platform.members.new_failures(pv) {
-                let why = std::io::Error::from_raw_os_error(failed.errno);
+                let why = match self.platform.members.faults(pv).is_cut {
+                    true => "its file was made shorter, and what was cut off is lost".to_owned(),
+                    false => std::io::Error::from_raw_os_error(failed.errno).to_string(),
+                };
                 let at = failed.offset;
                 let what = match failed.op {
                     DiskOpKind::Read => format!("a read at byte {at}"),

@@ -130,6 +130,11 @@ impl Group {
         if self.core.placement().pvs.len() < 2 {
             return Err(Error::Invalid("a mirror needs two physical volumes".into()));
         }
+        let mut given: Vec<PvIndex> = on.iter().map(|part| part.pv).collect();
+        given.dedup();
+        if given.len() == 1 {
+            return Err(Error::Invalid("a mirror needs two physical volumes, and one was given".into()));
+        }
         self.check_new(&spec, &[])?;
         // A group with a mirrored volume has mirrored extents: an older program must not open it.
         while !self.has_mirrored() && self.make_zones(1, on).await? == 0 {

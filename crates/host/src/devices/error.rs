@@ -51,6 +51,11 @@ pub enum Error {
         damaged: Vec<PathBuf>,
         unreadable: Vec<PathBuf>,
     },
+    /// Devices that have become too small: the bytes that each has, and those that the group uses.
+    Shrunk {
+        group: String,
+        pvs: Vec<(PathBuf, u64, u64)>,
+    },
     /// This host has seen a newer state of a group that lacks some, or one without those that are there (NW2).
     Older {
         group: String,
@@ -205,6 +210,18 @@ impl fmt::Display for Error {
                 labels_that_say_nothing(f, damaged, unreadable)?;
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
+            Error::Shrunk { group, pvs } => {
+                write!(f, "Volume group \"{group}\" cannot be opened:")?;
+                for (position, (path, has, uses)) in pvs.iter().enumerate() {
+                    let and = if position > 0 { "; and" } else { "" };
+                    let path = path.display();
+                    write!(f, "{and} physical volume {path} shrank: it has {has} bytes, the volume group uses {uses}")?;
+                }
+                write!(
+                    f,
+                    "; make its device as large again. To go on without: vgchange -ay --activationmode partial {group}."
+                )
+            }
             Error::Older { group, is_left_behind, newer } => older(f, group, *is_left_behind, newer),
             Error::TwoHalves { group, paths } => find_split_brain(f, group, paths),
             Error::Duplicate { uuid, paths } => write!(
@@ -250,7 +267,7 @@ impl Error {
             Error::NotAPv(_) | Error::NoGroup(_) | Error::MissingPvs { .. } | Error::Older { .. } => {
                 ErrorKind::NotFound
             }
-            Error::BadPath(_) | Error::GivenTwice(_) => ErrorKind::Invalid,
+            Error::BadPath(_) | Error::GivenTwice(_) | Error::Shrunk { .. } => ErrorKind::Invalid,
             Error::Confirm { .. } => ErrorKind::Denied,
             Error::InitialiseMember { .. }
             | Error::RemoveMember { .. }

@@ -44,6 +44,11 @@ impl Pv {
         }
     }
 
+    /// The bytes that its group uses, if the device has become smaller than that.
+    pub fn lost_size(&self) -> Option<u64> {
+        self.label().map(|label| label.size).filter(|size| self.size < *size)
+    }
+
     /// What the label says of the group that this is a member of.
     pub fn membership(&self) -> Option<&PvMembership> {
         self.label().and_then(|label| label.group.as_ref())
@@ -388,7 +393,8 @@ impl Scan {
                 missing: membership
                     .members
                     .iter()
-                    .filter(|uuid| !membership.out.contains(uuid) && self.holders_of(uuid).next().is_none())
+                    .filter(|uuid| !membership.out.contains(uuid))
+                    .filter(|uuid| self.holders_of(uuid).all(|pv| pv.lost_size().is_some()))
                     .count(),
             })
             .collect()
@@ -447,7 +453,7 @@ impl Scan {
         }
         self.is_no_older(name, newest)?;
         let mut paths = Vec::with_capacity(newest.members.len());
-        let mut missing = Vec::new();
+        let (mut missing, mut shrunk) = (Vec::new(), Vec::new());
         for uuid in &newest.members {
             // A member that is out is not used before it was taken back.
             if newest.out.contains(uuid) || lost.contains(uuid) {
@@ -458,12 +464,19 @@ impl Scan {
             match holders[..] {
                 [] if may_miss => paths.push(PathBuf::from(MISSING)),
                 [] => missing.push((*uuid, self.last_place(uuid))),
-                [pv] => paths.push(pv.path.clone()),
+                [pv] => match pv.lost_size() {
+                    None => paths.push(pv.path.clone()),
+                    Some(_) if may_miss => paths.push(PathBuf::from(MISSING)),
+                    Some(size) => shrunk.push((pv.path.clone(), pv.size, size)),
+                },
                 _ => {
                     let paths = holders.iter().map(|pv| pv.path.clone()).collect();
                     return Err(Error::Duplicate { uuid: *uuid, paths });
                 }
             }
+        }
+        if missing.is_empty() && !shrunk.is_empty() {
+            return Err(Error::Shrunk { group: name.to_owned(), pvs: shrunk });
         }
         if missing.is_empty() {
             return Ok(GroupDevices { name: name.to_owned(), uuid: newest.group_uuid, paths });

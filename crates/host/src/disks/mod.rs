@@ -3,7 +3,10 @@
 //! Owns the open files and the hold on them. It keeps the contract of [`rowen_engine::disk`]. It also promises: a
 //! request that does not fit its disk or its buffer fails before anything is done; a short transfer is continued; a
 //! read never returns bytes that are not on the disk; a flush goes only to disks that were changed since their last
-//! complete flush.
+//! complete flush. And:
+//!
+//! * CF1 A write never makes a file longer. A file that someone has made shorter has failed, for good: what was cut off
+//!   would read as zeros if the file were made longer again.
 
 mod error;
 #[cfg(test)]
@@ -100,6 +103,19 @@ struct Pv {
     direct: bool,
     discards: DiscardLimits,
     watch: Watch,
+}
+
+impl Pv {
+    /// Whether this file was seen to end too early, or ends before `end` now (CF1).
+    fn is_cut_before(&self, end: u64) -> bool {
+        if self.is_device || planted::is("files_grow_back") {
+            return false;
+        }
+        if end > 0 && sys::known_size(self.file.as_fd()).is_ok_and(|size| size < end) {
+            self.file.note_cut();
+        }
+        self.file.is_cut()
+    }
 }
 
 /// The open physical volumes of one group, in table order. More can join a live set.
@@ -270,7 +286,17 @@ impl PvSet {
         let pvs = self.pvs.read();
         let Some(pv) = pvs.get(usize::from(pv.0)) else { return Faults::default() };
         let [reads, writes, flushes] = pv.file.failures();
-        Faults { reads, writes, flushes, silent: pv.watch.silence(&pv.file) }
+        Faults { reads, writes, flushes, silent: pv.watch.silence(&pv.file), is_cut: pv.file.is_cut() }
+    }
+
+    /// Looks whether a file still has the `size` that is used of it. If not, it has failed (CF1).
+    pub fn look_for_cut(&self, pv: PvIndex, size: u64) {
+        let pvs = self.pvs.read();
+        let Some(found) = pvs.get(usize::from(pv.0)) else { return };
+        if !found.file.is_cut() && found.is_cut_before(size) {
+            let error = DiskError { op: DiskOpKind::Read, pv, offset: size, errno: libc::EIO };
+            found.file.failed(&error, false);
+        }
     }
 
     /// The first failure in each range of a disk since the last call.
@@ -315,6 +341,9 @@ impl PvSet {
         let end = piece.offset.checked_add(u64::from(piece.len)).ok_or(libc::EINVAL)?;
         if end > pv.geometry.size {
             return Err(libc::ENXIO);
+        }
+        if pv.is_cut_before(if kind == DiskOpKind::Write { end } else { 0 }) {
+            return Err(libc::EIO);
         }
         let buffered = matches!(kind, DiskOpKind::Read | DiskOpKind::Write);
         let aligned = piece.offset % u64::from(sector) == 0
@@ -412,7 +441,8 @@ impl Disks for PvSet {
             DiskOpKind::Flush => {
                 let (parts, covers) = self.unflushed();
                 payload = Payload::Flush(covers);
-                Ok(parts)
+                let cut = parts.iter().find(|part| part.file.is_cut()).map(|part| part.pv);
+                cut.map_or(Ok(parts), |pv| Err(DiskError { op: kind, pv, offset: 0, errno: libc::EIO }))
             }
             _ => self.parts(kind, &segments, payload.capacity()),
         };

@@ -1,7 +1,7 @@
 //! The system calls that disks need, each with its own little contract. No policy here.
 
 use rowen_engine::disk::PageBuf;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
@@ -163,6 +163,12 @@ pub fn back(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
             done => return done,
         }
     }
+}
+
+/// The size of a file as the kernel knows it: a network filesystem is not asked.
+pub fn known_size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(fd, c"", flags, StatxFlags::SIZE).map(|found| found.stx_size)
 }
 
 /// Writes zeros over what a range does not hold yet.

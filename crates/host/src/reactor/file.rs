@@ -11,7 +11,7 @@ use crate::processes;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, DiskOpKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ impl FileTable {
             table: self.clone(),
             failures: Failures::default(),
             witness: Witness::default(),
+            is_cut: AtomicBool::new(false),
         }
     }
 }
@@ -69,6 +70,7 @@ pub(crate) struct IoFile {
     table: Arc<FileTable>,
     failures: Failures,
     witness: Witness,
+    is_cut: AtomicBool,
 }
 
 impl IoFile {
@@ -85,6 +87,15 @@ impl IoFile {
             self.meter.fail(error.op.into());
             self.failures.add(error);
         }
+    }
+
+    /// Someone has made this file shorter. It stays failed, also if it is made longer again: what was cut off would read as zeros.
+    pub fn note_cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
     }
 
     /// The first of each range of failures since this was asked last.

@@ -129,7 +129,10 @@ pub(crate) fn progress(kind: DiskOpKind, part: &Part, before: u32, result: i32) 
     if after >= part.len {
         Progress::Done
     } else if result == 0 || after % part.sector != 0 {
-        // The file ends inside the request although it was longer when it was opened.
+        // It ends inside the request although it was longer when it was opened.
+        if !part.device {
+            part.file.note_cut();
+        }
         Progress::Failed(libc::EIO)
     } else {
         Progress::Continue(after)

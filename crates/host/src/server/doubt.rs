@@ -1,4 +1,5 @@
-//! Disks that may have failed although nothing was written to them: a device has vanished, or reads fail.
+//! Disks that may have failed although nothing was written to them: a device has vanished, a file was made shorter, or
+//! reads fail.
 //!
 //! * LD3 Such a disk is tried: a checkpoint writes to all disks of the group. So the failure is known, and reported, before
 //!   a write needs the disk. If the group can go on without it, it does (MB9).
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// What was seen of the disks.
 #[derive(Default)]
 pub struct Doubt {
-    /// Failed reads of all disks.
+    /// Failed reads of all disks, and files that were made shorter.
     reads: u64,
     /// Which appearance each block device had, by its place in the group's table.
     appearances: BTreeMap<u16, Option<u64>>,
@@ -40,7 +41,8 @@ impl Doubt {
                 self.appearances.remove(&at);
                 continue;
             }
-            reads += server.pvs.faults(PvIndex(at)).reads;
+            let faults = server.pvs.faults(PvIndex(at));
+            reads += faults.reads + u64::from(faults.is_cut);
             self.is_due |= self.has_vanished(server, PvIndex(at));
         }
         self.is_due |= reads > self.reads;

@@ -50,6 +50,9 @@ pub struct LeftPv {
     /// The server continued to write to it (RT5).
     #[serde(default)]
     pub goes_on: bool,
+    /// Its file was made shorter (CF1).
+    #[serde(default)]
+    pub is_cut: bool,
 }
 
 impl LeftPv {
@@ -65,6 +68,7 @@ pub enum Mismatch {
     Newer,
     Unproven,
     Unread,
+    Cut,
     /// It is unchanged as far as known, but writes to it fail.
     ReadOnly,
 }
@@ -78,6 +82,7 @@ impl std::fmt::Display for Mismatch {
                 "its last writes were being overwritten, so nothing proves that it is not an older copy"
             }
             Mismatch::Unread => "it cannot be read",
+            Mismatch::Cut => "its file was made shorter while it was in use, and what was cut off is lost",
             Mismatch::ReadOnly => "it is read-only",
         })
     }
@@ -106,7 +111,8 @@ impl Left {
             let faults = pvs.faults(index);
             let is_held = faults.reads + faults.writes + faults.flushes == 0;
             let goes_on = is_held && !has_stopped && !planted::is("note_of_the_living");
-            Some(LeftPv { uuid: pv.uuid.0, path: pvs.path(index)?, places: pvs.places(index), is_held, goes_on })
+            let (path, places) = (pvs.path(index)?, pvs.places(index));
+            Some(LeftPv { uuid: pv.uuid.0, path, places, is_held, goes_on, is_cut: faults.is_cut })
         });
         Left { group: name.to_owned(), sequence: info.sequence, is_asked, pvs: left.collect() }
     }
@@ -141,6 +147,9 @@ impl Left {
         let label = pv.label().filter(|label| label.pv_uuid == left.uuid()).ok_or(Mismatch::Unread)?;
         if planted::is("any_age_returns") {
             return Ok(());
+        }
+        if left.is_cut {
+            return Err(Mismatch::Cut);
         }
         let sample = sample.ok_or(Mismatch::Unread)?;
         if sample.is_read_only {
@@ -237,6 +246,9 @@ pub fn accept(group: &str) -> Result<()> {
         Failure::new(ErrorKind::Internal, message)
     })
 }
+
+/// Stands for every volume in use, in a note of volumes whose next flush must fail.
+pub const EVERY: u64 = u64::MAX;
 
 /// The volumes whose next flush must fail (RT2), by their numbers.
 pub fn owed(group: &str) -> Vec<u64> {

@@ -120,6 +120,11 @@ fn forget(group: &str) {
     let _may_not_be_there = std::fs::remove_file(file(group));
 }
 
+/// Whether it was left because its file was made shorter (CF1).
+pub fn was_cut(group: &str, pv: Uuid) -> bool {
+    read(group).iter().flat_map(|lost| &lost.left.pvs).any(|left| left.uuid() == pv && left.is_cut)
+}
+
 /// The noted disks that are still out.
 fn still_out(group: &Group, mut lost: Vec<LostPv>) -> Vec<LostPv> {
     let info = group.info();

@@ -1,10 +1,11 @@
 //! The open disks of a group as the service sees them, and those that join it.
 
+use super::lost;
 use crate::devices::{self, Consent, NewMember};
 use crate::disks::{self, MISSING, PvSet};
 use crate::paths;
-use rowen_control::protocol::IoCounts;
-use rowen_control::service::failure::Result;
+use rowen_control::protocol::{ErrorKind, IoCounts};
+use rowen_control::service::failure::{Failure, Result};
 use rowen_control::service::platform::{Candidate, Faults, Members};
 use rowen_control::uuids;
 use rowen_engine::disk::{DiskError, PvIndex};
@@ -88,6 +89,13 @@ impl Members for OpenMembers {
     }
 
     fn restore(&self, pv: PvIndex, path: &Path) -> Result<()> {
+        if lost::was_cut(&self.group, self.uuid_at(path)?) {
+            let message = format!(
+                "The file of physical volume {} was made shorter while it was in use, and what was cut off is lost.",
+                path.display()
+            );
+            return Err(Failure::new(ErrorKind::Invalid, message));
+        }
         // The process that left it may have requests there that are about to end.
         let replaced = disks::retry(devices::LETTING_GO, || self.pvs.replace(pv, path));
         Ok(replaced.map_err(devices::Error::from)?)

@@ -1,12 +1,15 @@
 //! Opens a group without its missing physical volumes (rules MB1 and MB4): from then on the superblocks say that these
 //! are out, and every server opens the group without them.
+//!
+//! * RT6 If volumes are in use, their server has died, and its keeper waits for a disk. What these volumes wrote last may
+//!   be on that disk alone, and not flushed. So the next flush of each fails once (RT2).
 
 use super::left;
-use super::presence::{Presence, Taken};
+use super::presence;
 use super::start;
 use crate::disks::{IoEngine, MISSING, OpenMode, PvSet};
 use crate::reactor::Pool;
-use crate::{devices, keeper, witness};
+use crate::{devices, keeper, planted, witness};
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_control::service::platform::Membership;
@@ -15,6 +18,10 @@ use rowen_engine::group::{Config, Group};
 use rowen_engine::units::Uuid;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a server that a keeper has started may look for the disks.
+const KEEPERS_TRY: Duration = Duration::from_secs(30);
 
 /// How a group goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +29,7 @@ pub struct WentOn {
     /// Physical volumes that it goes on without.
     pub missing: usize,
     /// What is said besides.
-    pub warning: Option<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Makes servers open the group without the physical volumes that are missing now. Does nothing if the group is served
@@ -35,17 +42,18 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };
-    let _presence = Presence::take(group).map_err(|e| internal("lock", e))?.map_err(|Taken(pid)| {
-        let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-        Failure::new(ErrorKind::InUse, format!("Volume group \"{group}\" is open{by}."))
+    let begun = Instant::now();
+    let wait = || {
+        std::thread::sleep(Duration::from_millis(20));
+        begun.elapsed() < KEEPERS_TRY
+    };
+    let free = presence::take_when_free(group, wait).map_err(|e| internal("lock", e))?;
+    let _presence = free.ok_or_else(|| {
+        Failure::new(ErrorKind::InUse, format!("Volume group \"{group}\" is open in another process."))
     })?;
-    // Who uses a volume now has written to what is lost, and would hear that it is safe.
-    if keeper::is_there(group).map_err(|e| internal("look for the keeper of", e))? {
-        let message = format!(
-            "Volumes of volume group \"{group}\" are active, and its keeper waits for what is missing. Attach it; or end what uses \
-             them and the keeper (kill -9; see keeper.log), clear them away with \"rowen stop {group}\", and try again."
-        );
-        return Err(Failure::new(ErrorKind::InUse, message));
+    let has_users = keeper::is_there(group).map_err(|e| internal("look for the keeper of", e))?;
+    if has_users && !planted::is("partial_owes_nothing") {
+        left::note_owed(group, &[left::EVERY]).map_err(|e| internal("note the lost writes of", e))?;
     }
     let pool = Pool::start(1).map_err(|e| internal("open", e))?;
     // A server that has just ended may not have let go of them.
@@ -64,9 +72,18 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     // A person has said that the disks that are there are the group.
     left::forget(group);
     let missing = members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count();
-    let warning = witness::note(&membership).err().map(|e| {
+    let mut warnings = Vec::new();
+    if has_users {
+        warnings.push(format!(
+            "WARNING: Volumes of VG {group} are in use. What was written last may be lost: the next flush of each fails once."
+        ));
+    }
+    if let Err(e) = witness::note(&membership) {
         let file = witness::path(Uuid(membership.group));
-        format!("WARNING: Cannot record in {} that VG {group} goes on without them: {e}.", file.display())
-    });
-    Ok(WentOn { missing, warning })
+        warnings.push(format!(
+            "WARNING: Cannot record in {} that VG {group} goes on without them: {e}.",
+            file.display()
+        ));
+    }
+    Ok(WentOn { missing, warnings })
 }

@@ -51,6 +51,9 @@ fn watch(server: &Weak<Server>) {
         if server.service.ending.is_asked() {
             return;
         }
+        for (at, pv) in (0..).zip(server.service.group.info().pvs).filter(|(_, pv)| !pv.is_missing) {
+            server.pvs.look_for_cut(PvIndex(at), pv.size);
+        }
         search.turn(&server);
         lost.turn(&server);
         doubt.turn(&server);

@@ -368,7 +368,7 @@ fn bring_back_nodes(server: &Server, same_boot: bool, mut steps: Steps) {
     let resolve = move |entry: &keeper::Entry| {
         let id = VolumeId(entry.id);
         let info = group.volume_info(id).ok()?;
-        let owes = owed.contains(&entry.id);
+        let owes = owed.contains(&entry.id) || owed.contains(&left::EVERY);
         let target: Arc<dyn Target> = VolumeTarget::owing(group.volume(id).ok()?, &info, owes);
         Some((info.name, target))
     };

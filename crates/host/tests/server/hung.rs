@@ -8,7 +8,7 @@ use crate::stacks::Stopped;
 use crate::world::{kill, verifying_fio, wait_for};
 use rowen_control::protocol::{Outcome, Request};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -57,12 +57,16 @@ fn the_others_go_on_without_it() {
     let load = verifying_fio("stays", &above.node("stays"));
     std::thread::sleep(Duration::from_secs(1));
     let disk = above.report().pvs[0].path.clone();
+    // It is to be flushed. A thread of the kernel waits for the end of a flush, and the process for that thread.
+    write(goes, 1).unwrap();
     let stopped = Stopped::all_of(below);
     let since = Instant::now();
-    let other = goes.try_clone().unwrap();
-    let written = std::thread::spawn(move || write(&other, 2));
-    wait_for("its answer", || written.is_finished());
-    written.join().unwrap().expect_err("its disk is left");
+    let waiters = [|goes: File| goes.sync_data(), |goes: File| write(&goes, 2)].map(|ask| {
+        let goes = goes.try_clone().unwrap();
+        std::thread::spawn(move || ask(goes))
+    });
+    wait_for("the answers", || waiters.iter().all(|waiter| waiter.is_finished()));
+    waiters.into_iter().for_each(|waiter| drop(waiter.join().unwrap().expect_err("its disk is left")));
     assert!(since.elapsed() >= Duration::from_secs(3), "{:?}", since.elapsed());
     wait_for("a successor", || pair.lacks(1));
     eprintln!("the group goes on without the disk after {} ms", since.elapsed().as_millis());

@@ -1,6 +1,6 @@
 //! A disk fails under a group in use, and the group goes on without it: a volume of another group whose server and keeper are killed.
 //!
-//! Rules LD1, LD2, LD3 and MB9.
+//! Rules LD1, LD2, LD3, MB9, CF1 and RT6.
 
 use crate::Test;
 use crate::world::{MIB, Mounted, Vg, direct, file, keeper_of, kill, lives, page, run, verifying_fio, wait_for};
@@ -23,6 +23,8 @@ pub const TESTS: &[Test] = &[
     ("lost::a_read_that_fails_is_enough", a_read_that_fails_is_enough),
     ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
     ("lost::it_is_waited_for_if_the_settings_say_so", it_is_waited_for_if_the_settings_say_so),
+    ("lost::a_file_that_is_cut_is_lost_for_good", a_file_that_is_cut_is_lost_for_good),
+    ("lost::a_user_can_go_on_without_it_under_who_uses_it", a_user_can_go_on_without_it_under_who_uses_it),
 ];
 
 /// A group of a file and of a volume of another group, which can be pulled; the journal is on both.
@@ -56,15 +58,20 @@ impl Pair {
 
     /// Whether the group is served without this many disks.
     pub fn lacks(&self, count: usize) -> bool {
-        let report = server::connect(&self.above.name).ok().flatten();
-        match report.map(|mut client| client.ask(&Request::Report { with_use: false }, &mut |_| {})) {
-            Some(Outcome::Report(report)) => report.pvs.iter().filter(|pv| pv.is_missing).count() == count,
-            _ => false,
-        }
+        lacks(&self.above, count)
     }
 
     fn noted(&self) -> bool {
         rowen_host::paths::group_dir(&self.above.name).join("lost").exists()
+    }
+}
+
+/// Whether the group is served without this many disks.
+fn lacks(vg: &Vg, count: usize) -> bool {
+    let report = server::connect(&vg.name).ok().flatten();
+    match report.map(|mut client| client.ask(&Request::Report { with_use: false }, &mut |_| {})) {
+        Some(Outcome::Report(report)) => report.pvs.iter().filter(|pv| pv.is_missing).count() == count,
+        _ => false,
     }
 }
 
@@ -293,4 +300,64 @@ fn waits_for_the_disk(pair: &Pair) {
     pair.below.plug();
     wait_for("a successor", || pair.lacks(0) && above.server() != before);
     assert!(holds(goes, 1) && holds(stays, 1));
+}
+
+/// A group of two files, with a volume on each.
+fn on_files() -> (Vg, [File; 2]) {
+    let vg = Vg::make(&[128 * MIB, 128 * MIB]);
+    let on = |file: &Path| vec![PvPart { path: file.display().to_string(), first_extent: 0, extents: 27 }];
+    let volumes = [("goes", 0), ("stays", 1)].map(|(name, at)| direct(&vg.create_on(name, 64 * MIB, on(&vg.files[at]))));
+    (vg, volumes)
+}
+
+/// CF1: no write makes it longer, so nothing reads as zeros that was data. When its size is restored, it does not count as the disk.
+fn a_file_that_is_cut_is_lost_for_good() {
+    const LEFT: u64 = 32 * MIB;
+    let (vg, [goes, stays]) = on_files();
+    let far = |byte| goes.write_all_at(page(byte).as_slice(), 48 * MIB);
+    far(1).and_then(|()| goes.sync_data()).unwrap();
+    write(&stays, 1).and_then(|()| stays.sync_data()).unwrap();
+    let file = File::options().write(true).open(&vg.files[0]).unwrap();
+    file.set_len(LEFT).unwrap();
+    far(2).expect_err("it would make the file longer");
+    assert_eq!(file.metadata().unwrap().len(), LEFT);
+    wait_for("a successor", || lacks(&vg, 1));
+    let mut found = page(9);
+    goes.read_exact_at(found.as_mut_slice(), 48 * MIB).expect_err("it is lost");
+    write(&stays, 2).and_then(|()| stays.sync_data()).unwrap();
+    assert!(vg.log().contains("its file was made shorter"), "{}", vg.log());
+    file.set_len(128 * MIB).unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(lacks(&vg, 1));
+    let (_, refused) = vg.refusal(Request::RestorePv { path: vg.files[0].display().to_string() });
+    assert!(refused.contains("what was cut off is lost"), "{refused}");
+    assert!(lacks(&vg, 1) && holds(&stays, 2));
+}
+
+/// RT6: nobody has noted that the disk is gone, since the server has died, too. Its users hear of it once.
+fn a_user_can_go_on_without_it_under_who_uses_it() {
+    let (vg, [goes, stays]) = on_files();
+    for device in [&goes, &stays] {
+        write(device, 1).and_then(|()| device.sync_data()).unwrap();
+        write(device, 2).unwrap();
+    }
+    let away = vg.files[0].with_extension("away");
+    fs::rename(&vg.files[0], &away).unwrap();
+    let server = vg.signal_server(Signal::KILL);
+    wait_for("its end", || !lives(server));
+    std::thread::scope(|threads| {
+        let flushed = threads.spawn(|| stays.sync_data());
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!flushed.is_finished());
+        let went_on = server::go_on_without(&vg.name, false).unwrap();
+        assert_eq!(went_on.missing, 1);
+        assert!(went_on.warnings[0].contains("the next flush of each fails once"), "{:?}", went_on.warnings);
+        wait_for("a server", || lacks(&vg, 1));
+        flushed.join().unwrap().expect_err("what it wrote may be lost");
+    });
+    assert!(holds(&stays, 2) && !holds(&goes, 1));
+    write(&stays, 3).and_then(|()| stays.sync_data()).unwrap();
+    fs::rename(&away, &vg.files[0]).unwrap();
+    vg.ask(Request::RestorePv { path: vg.files[0].display().to_string() });
+    assert!(lacks(&vg, 0) && (holds(&goes, 1) || holds(&goes, 2)) && holds(&stays, 3));
 }
