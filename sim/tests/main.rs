@@ -55,6 +55,7 @@ mod rehome;
 mod reopen_full_metadata;
 mod replay_in_parts;
 mod revived_blocks;
+mod scrubs;
 mod shrink;
 mod slow_frame;
 mod slow_reads;

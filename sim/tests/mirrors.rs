@@ -20,21 +20,21 @@ use std::time::Duration;
 
 type Shared = Arc<Mutex<Oracle>>;
 
-fn setup(pvs: usize) -> Setup {
+pub fn setup(pvs: usize) -> Setup {
     let mut setup = Setup { segment: SegmentType::Raid1, second_journal: Some(4), ..Setup::small(pvs, 40) };
     setup.extent_blocks = 64;
     setup.config.leaves_failed_disks = true;
     setup
 }
 
-struct Made {
-    world: World,
-    disks: Arc<SimDisks>,
-    client: Client,
-    vols: Vec<Vol>,
+pub struct Made {
+    pub world: World,
+    pub disks: Arc<SimDisks>,
+    pub client: Client,
+    pub vols: Vec<Vol>,
 }
 
-fn made(seed: u64, setup: &Setup) -> Made {
+pub fn made(seed: u64, setup: &Setup) -> Made {
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
@@ -82,7 +82,7 @@ fn load(client: &Client, vol: Vol, seed: u64, writes: u64, handle: &Arc<Handle>)
     })
 }
 
-fn loads(made: &Made, seed: u64, writes: u64) -> Vec<Op> {
+pub fn loads(made: &Made, seed: u64, writes: u64) -> Vec<Op> {
     let handle = made.world.handle();
     made.vols.iter().map(|vol| load(&made.client, *vol, seed + u64::from(*vol), writes, &handle)).collect()
 }
@@ -122,7 +122,7 @@ fn open(image: Image, setup: &Setup, before: &Made, lineage: Option<u64>, since:
 }
 
 impl Made {
-    fn judge(&self, since: Since) {
+    pub fn judge(&self, since: Since) {
         for info in self.client.group.volumes() {
             let (vol, sectors) = (number(info.uuid), info.blocks * BLOCK);
             let found =
@@ -139,7 +139,7 @@ impl Made {
     }
 
     /// Waits until both legs of everything are the same.
-    fn caught_up(&self) {
+    pub fn caught_up(&self) {
         let (group, handle) = (self.client.group.clone(), self.world.handle());
         self.world.run(async move {
             for _ in 0..100_000 {

@@ -304,10 +304,6 @@ fn a_volume_keeps_its_copies() {
         E|  Logical volume v/m is mirrored, and thin pools are not: its volumes would have one copy of their data.
         rc=5
 
-        $ lvchange --syncaction check v/m
-        E|  --syncaction is not supported: the copies of a mirrored volume are made equal by themselves, after a crash and when a disk comes back. After a disk was replaced: \"lvconvert --repair\".
-        rc=5
-
         $ lvchange --writemostly /dev/ubda v/m
         E|  --writemostly is not supported: the copies of a mirrored volume are made equal by themselves, after a crash and when a disk comes back. After a disk was replaced: \"lvconvert --repair\".
         rc=5
@@ -489,5 +485,57 @@ fn reserves_of_snapshots_are_mirrored_too() {
         $ lvcreate -l 300 -n l v
         O|  Logical volume \"l\" created.$
         rc=0",
+    );
+}
+
+/// The copies are compared on request.
+#[test]
+fn copies_are_compared() {
+    let mut world = made("/dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ lvcreate --type raid1 -L 8M -n m v
+        O|  Logical volume \"m\" created.$
+        rc=0
+
+        $ lvcreate -L 4M -n l v
+        O|  Logical volume \"l\" created.$
+        rc=0
+
+        $ lvcreate -s -n s v/m
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ lvchange --syncaction check v/m
+        rc=0
+
+        $ lvs -o lv_name,raid_sync_action,raid_mismatch_count,lv_health_status v
+        O|  LV   SyncAction Mismatches Health         $
+        O|  l                                         $
+        O|  m    idle                0                $
+        O|  s                                         $
+        rc=0
+
+        $ lvchange --syncaction repair v/m
+        rc=0
+
+        $ lvchange --syncaction idle v/m
+        rc=0
+
+        $ lvchange --syncaction check v/l
+        E|  Command on LV v/l uses options that require LV types raid.
+        E|  Command not permitted on LV v/l.
+        rc=5
+
+        $ lvchange --syncaction check v/s
+        E|  Command on LV v/s uses options that require LV types raid.
+        E|  Command not permitted on LV v/s.
+        rc=5
+
+        $ lvchange --syncaction scrub v/m
+        E|  Invalid argument for --syncaction: scrub
+        E|  Error during parsing of command line.
+        rc=3
+        ",
     );
 }

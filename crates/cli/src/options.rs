@@ -294,7 +294,7 @@ options! {
     RegionSize Some('R'), "regionsize", Kind::Size('m'), "Accepted for LVM's clients: regions of mirrors have 4 MiB.";
     RaidIntegrity None, "raidintegrity", Kind::YesNo, "Refused for mirrored volumes: data has no checksums.";
     Resync None, "resync", Kind::Flag, "Refused: copies are made equal by themselves.";
-    SyncAction None, "syncaction", Kind::Word(&["check", "repair"]), "Refused: copies are made equal by themselves.";
+    SyncAction None, "syncaction", Kind::Word(&["check", "repair", "idle"]), "Of a mirrored volume: compare the two copies of what it and its snapshots have written (check), compare them and make them equal (repair), or end that (idle). lvs shows the action, how much is done, and the differences.";
     Rebuild None, "rebuild", Kind::Text("PV"), "Refused: copies are made equal by themselves.";
     WriteMostly None, "writemostly", Kind::Text("PV[:t|n|y]"), "Refused: both copies are read.";
     WriteBehind None, "writebehind", Kind::Number, "Refused: a write is done when both copies have it.";

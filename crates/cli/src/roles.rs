@@ -100,6 +100,7 @@ pub fn health(report: &GroupReport, volume: &VolumeReport) -> &'static str {
         _ if report.stopped => "unknown",
         _ if volume.is_partial || volume.legs == Legs::Missing => "partial",
         _ if volume.legs == Legs::Single || (is_mirror(volume) && report.mirrors.stuck_bytes > 0) => "refresh needed",
+        _ if volume.scrub.is_some_and(|scrub| scrub.has_differences()) => "mismatches exist",
         _ if is_full_pool(volume) => "out_of_data",
         _ => "",
     }

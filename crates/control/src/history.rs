@@ -134,6 +134,8 @@ events! {
     SnapshotDropped "snapshot-dropped";
     /// A snapshot was merged, or its merge waits.
     Merged "merged";
+    /// The copies of a mirrored volume were compared.
+    Scrubbed "scrubbed";
     /// The group has another name, or another physical volume.
     Changed "changed";
     /// A worker of the server hangs.

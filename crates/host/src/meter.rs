@@ -42,6 +42,13 @@ impl From<DiskOpKind> for Op {
 #[derive(Clone, Copy, Debug)]
 pub struct Begun(u64);
 
+impl Begun {
+    /// Nanoseconds since this program looked first.
+    pub fn nanos(self) -> u64 {
+        self.0
+    }
+}
+
 /// Nanoseconds since the first look.
 fn clock() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);

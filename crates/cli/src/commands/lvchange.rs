@@ -8,7 +8,7 @@ use crate::session::{SelectedGroup, Session, is_volume_named};
 use rowen_control::protocol::{AttributeChange, FullPolicy, GroupReport, Request, VolumeReport};
 
 /// Options that are accepted and change nothing.
-const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::SyncAction, Opt::Rebuild];
+const DOES_NOTHING: &[Opt] = &[Opt::Refresh, Opt::Monitor, Opt::Poll, Opt::Resync, Opt::Rebuild];
 /// Options that change nothing and are reported as a change.
 const CHANGES_NOTHING: &[Opt] = &[
     Opt::Alloc,
@@ -56,21 +56,14 @@ impl Change {
 }
 
 /// What is done to mirrors in LVM, and not here.
-const NO_MIRRORS: &[Opt] = &[
-    Opt::Resync,
-    Opt::SyncAction,
-    Opt::Rebuild,
-    Opt::WriteMostly,
-    Opt::WriteBehind,
-    Opt::MinRecoveryRate,
-    Opt::MaxRecoveryRate,
-];
+const NO_MIRRORS: &[Opt] =
+    &[Opt::Resync, Opt::Rebuild, Opt::WriteMostly, Opt::WriteBehind, Opt::MinRecoveryRate, Opt::MaxRecoveryRate];
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     super::redundancy::refuse(args)?;
     let change = Change::from(args);
     let activation = args.activation();
-    let asks_nothing = change.is_nothing() && activation.is_none();
+    let asks_nothing = change.is_nothing() && activation.is_none() && !args.has(Opt::SyncAction);
     let pretends = CHANGES_NOTHING.iter().any(|option| args.has(*option));
     let of_mirrors = NO_MIRRORS.iter().copied().find(|option| args.has(*option));
     if (asks_nothing && of_mirrors.is_none() && !pretends && !DOES_NOTHING.iter().any(|option| args.has(*option)))
@@ -85,6 +78,9 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
             "--{long} is not supported: the copies of a mirrored volume are made equal by themselves, after a crash and when a \
              disk comes back. After a disk was replaced: \"lvconvert --repair\"."
         )));
+    }
+    if let Some(action) = args.text(Opt::SyncAction) {
+        return super::mirrors::scrub(session, args, action);
     }
     if matches!(activation, Some(Activation::Yes | Activation::Auto)) {
         let groups: Vec<String> = args.positionals.iter().filter_map(|word| group_of(word)).collect();

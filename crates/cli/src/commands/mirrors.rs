@@ -7,7 +7,7 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::roles::{COPIES, extents_of};
 use crate::session::{Session, unexpected};
-use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, SegmentType, VolumeReport};
+use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, ScrubAction, SegmentType, VolumeReport};
 
 /// The segment types that are mirrors. LVM's older one is the same here.
 pub const TYPES: [&str; 2] = ["raid1", "mirror"];
@@ -215,6 +215,26 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
             )))
         }
     }
+}
+
+/// `lvchange --syncaction`: the copies of mirrored volumes are compared, in the background.
+pub fn scrub(session: &mut Session<'_>, args: &Args, action: &str) -> Result {
+    let action = match action {
+        "check" => ScrubAction::Check,
+        "repair" => ScrubAction::Repair,
+        _ => ScrubAction::Stop,
+    };
+    let mut selection = session.select_by(args, false)?;
+    for selected in &selection.groups {
+        let group = &selected.report.name;
+        for volume in &selected.volumes {
+            if let Err(failure) = session.change(group, Request::Scrub { volume: volume.clone(), action }) {
+                session.tell(&failure);
+                selection.is_incomplete = true;
+            }
+        }
+    }
+    selection.end()
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ fn show_move(group: &mut SelectedGroup) {
         snapshot_used_blocks: 0,
         is_partial: false,
         legs: Legs::Whole,
+        scrub: None,
         point_uuid: None,
         moment: None,
         node: NodeState { active: true, open: true, ..NodeState::default() },

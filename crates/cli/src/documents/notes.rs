@@ -103,7 +103,7 @@ pub const REFUSED: &[(&str, &str)] = &[
         "A volume keeps the number of copies that it was made with. Create another one and copy the data.",
     ),
     (
-        "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--syncaction`, `--rebuild`, `--writemostly`",
+        "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--rebuild`, `--writemostly`",
         "A snapshot keeps what a volume has now. Copies are made equal by themselves, after a crash and when a disk comes \
          back; `lvconvert --repair` makes lost ones anew. The copies have no volumes of their own: `lvs -a` shows no \
          `rimage` and no `rmeta`, and `devices` names the disks of both.",

@@ -1,6 +1,6 @@
 //! What reports and the status say of mirrors.
 
-use rowen_engine::group::MirrorInfo;
+use rowen_engine::group::{MirrorInfo, ScrubInfo};
 use serde::{Deserialize, Serialize};
 
 /// The mirrored extents of a group. Each lies on two physical volumes and counts once here.
@@ -23,6 +23,59 @@ impl MirrorReport {
     /// So many of the extents, in bytes.
     pub fn bytes_of(&self, extents: u64) -> u64 {
         (self.bytes / self.extents.max(1)).saturating_mul(extents)
+    }
+}
+
+/// What is to be done with the two copies of a volume's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubAction {
+    /// Compare them.
+    Check,
+    /// Compare them, and make them equal.
+    Repair,
+    /// End what was begun.
+    Stop,
+}
+
+/// A comparison of the copies of a volume and its snapshots, which goes on or has ended. A block has 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScrubReport {
+    /// Differences are removed.
+    pub is_repair: bool,
+    pub is_running: bool,
+    /// It did not get to its end.
+    pub is_incomplete: bool,
+    /// Blocks that were compared, and how many that will be, as far as is known.
+    pub done_blocks: u64,
+    pub total_blocks: u64,
+    /// Blocks whose copies differ, or did before they were repaired.
+    pub different_blocks: u64,
+    /// Blocks that one disk could not read.
+    pub unreadable_blocks: u64,
+    /// Blocks that had one copy.
+    pub skipped_blocks: u64,
+}
+
+impl ScrubReport {
+    /// There are blocks whose copies differ still.
+    pub fn has_differences(&self) -> bool {
+        self.different_blocks > 0 && (self.is_running || !self.is_repair)
+    }
+}
+
+impl From<ScrubInfo> for ScrubReport {
+    fn from(info: ScrubInfo) -> Self {
+        ScrubReport {
+            is_repair: info.is_repair,
+            is_running: info.is_running,
+            is_incomplete: info.is_incomplete,
+            done_blocks: info.done,
+            total_blocks: info.total,
+            different_blocks: info.different,
+            unreadable_blocks: info.unreadable,
+            skipped_blocks: info.skipped,
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub use frame::{
     write_request,
 };
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
-pub use mirrors::MirrorReport;
+pub use mirrors::{MirrorReport, ScrubAction, ScrubReport};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};
 pub use report::{BookmarkReport, GroupReport, Index, Legs, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
@@ -43,7 +43,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol. Both sides must have the same, except for the stable part.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames

@@ -1,7 +1,7 @@
 //! Reports: a group with its physical volumes and volumes, and where their blocks are.
 
 use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, SegmentType, VolumeKind, VolumeState, hex};
-use super::mirrors::MirrorReport;
+use super::mirrors::{MirrorReport, ScrubReport};
 use super::status::MoveReport;
 use rowen_engine::fixed_hash::{Map, Set};
 use rowen_engine::group as engine;
@@ -329,6 +329,9 @@ pub struct VolumeReport {
     pub is_partial: bool,
     #[serde(default)]
     pub legs: Legs,
+    /// The last comparison of its copies since the group was opened.
+    #[serde(default)]
+    pub scrub: Option<ScrubReport>,
     /// The identity of its contents, if it is at a point.
     #[serde(default)]
     pub point_uuid: Option<HexUuid>,
@@ -361,6 +364,7 @@ impl VolumeReport {
             snapshot_used_blocks: info.snapshot_used,
             is_partial: false,
             legs: Legs::Whole,
+            scrub: None,
             point_uuid: info.point.map(HexUuid),
             moment: info.moment.map(|epoch| epoch.0),
             node,

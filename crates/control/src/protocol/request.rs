@@ -2,6 +2,7 @@
 
 use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, SegmentType, VolumeKind, hex};
 use super::diff::{DiffPlace, DiffSide};
+use super::mirrors::ScrubAction;
 use super::transfer::{Attempt, BlockRange, Mark, Part, Receive};
 use crate::lists::Lists;
 use rowen_engine::group as engine;
@@ -153,6 +154,11 @@ pub enum Request {
     RepairMirrors {
         #[serde(default)]
         on: Vec<PvPart>,
+    },
+    /// Compares the two copies of a mirrored volume and of its snapshots, in the background.
+    Scrub {
+        volume: String,
+        action: ScrubAction,
     },
     /// Removes a physical volume on which no volume has blocks. Metadata and the journal move away from it.
     RemovePv {
@@ -401,7 +407,7 @@ impl Request {
             RenameGroup { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::CHANGE },
             Destroy { .. } => Traits { ends_server: true, ..Traits::CHANGE },
             Activate { .. } | Refresh { .. } => Traits::DEVICES,
-            MoveExtents { .. } | StopMove => Traits::DATA,
+            MoveExtents { .. } | StopMove | Scrub { .. } => Traits::DATA,
             Checkpoint => Traits { is_for_exported: true, ..Traits::DATA },
             Deactivate { .. } | MakeNodes => Traits { is_for_exported: true, ..Traits::DEVICES },
             Stop | Clear | Upgrade { .. } => Traits { is_for_exported: true, ends_server: true, ..Traits::DEVICES },

@@ -1,7 +1,7 @@
 //! The state of a group, as its server knows it, for `rowen status`.
 
 use super::attributes::hex;
-use super::mirrors::MirrorReport;
+use super::mirrors::{MirrorReport, ScrubReport};
 use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,9 @@ pub struct StatusReport {
     /// Mirrored extents.
     #[serde(default)]
     pub mirrors: MirrorReport,
+    /// The last comparison of the copies of each mirrored volume.
+    #[serde(default)]
+    pub scrubs: Vec<(String, ScrubReport)>,
     /// The running move of extents (`pvmove`), or how the last move of this server ended.
     pub moving: Option<MoveReport>,
     /// Copies of metadata that could not be written, and nodes of which both copies are damaged.

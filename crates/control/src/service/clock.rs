@@ -20,6 +20,7 @@ impl Service {
         self.continue_move();
         self.end_holds();
         self.prune_bookmarks();
+        self.log_scrubs();
     }
 
     /// Extends volumes above their threshold.

@@ -43,6 +43,7 @@ mod pvs;
 mod receive;
 mod rename;
 mod report;
+mod scrub;
 mod snapshot;
 mod state;
 mod status;

@@ -5,7 +5,7 @@ use super::hidden::{is_hidden, shown_volumes};
 use super::platform::{Members, Node};
 use super::state::{Service, is_pool};
 use crate::metadata::{Document, Origin};
-use crate::protocol::{GroupReport, NodeState, Outcome, VolumePlaces};
+use crate::protocol::{GroupReport, NodeState, Outcome, ScrubReport, VolumePlaces};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeInfo};
@@ -60,6 +60,7 @@ impl Service {
         for volume in &mut report.volumes {
             volume.is_partial = partial.contains(&volume.name);
             volume.legs = legs.get(&volume.name).copied().unwrap_or_default();
+            volume.scrub = self.group.scrub_of(VolumeId(volume.id)).map(ScrubReport::from);
         }
         Ok(Outcome::Report(Box::new(report)))
     }

@@ -73,6 +73,7 @@ impl Service {
             checked: self.group.check_progress().map(checked),
             rehoming: self.group.rehome_progress().map(rehoming),
             mirrors: self.group.mirror_info().into(),
+            scrubs: self.scrubs(),
             moving: self.move_to_report(),
             copies_not_written: stats.copies_not_written,
             nodes_lost: stats.nodes_lost,

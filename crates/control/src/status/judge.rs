@@ -316,6 +316,16 @@ impl Verdict {
             let what = format!("{size} of mirrored volumes cannot be copied from one disk to the other");
             self.wrong(what, "check the disks (dmesg, smartctl), and replace the one that fails");
         }
+        for (volume, scrub) in report.scrubs.iter().filter(|(_, scrub)| scrub.has_differences()) {
+            let size = sentence(scrub.different_blocks * BLOCK_SIZE);
+            let what =
+                format!("the two copies of {group}/{volume} differ in {size}: one disk has lost data without an error");
+            let next = format!(
+                "compare the contents with a backup; rowen lvchange --syncaction repair {group}/{volume} makes both copies \
+                 what the first one is; check the disks (smartctl)"
+            );
+            self.wrong(what, next);
+        }
         if report.nodes_lost > 0 {
             let nodes = times(report.nodes_lost, "metadata node is", "metadata nodes are");
             self.wrong(format!("{nodes} damaged in both copies"), format!("rowen check {group} lists what is lost"));
@@ -535,6 +545,10 @@ fn work(report: &StatusReport, group: &str) -> Vec<String> {
     let mut work = Vec::new();
     work.extend(report.moving.as_ref().map(move_sentence));
     work.extend(mirror_sentence(&report.mirrors));
+    work.extend(report.scrubs.iter().filter(|(_, scrub)| scrub.is_running).map(|(volume, scrub)| {
+        let (done, total) = (sentence(scrub.done_blocks * BLOCK_SIZE), sentence(scrub.total_blocks * BLOCK_SIZE));
+        format!("mirrors: the copies of {group}/{volume} are being compared: {done} of {total}")
+    }));
     work.extend(journal_sentence(report, group));
     if report.reclaim_left_blocks > 0 {
         work.push(format!("removal: {} are still to be searched", sentence(report.reclaim_left_blocks * BLOCK_SIZE)));

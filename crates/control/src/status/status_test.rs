@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{DiskWait, Filling, HeldVolume, MirrorReport, MoveReport, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, HeldVolume, MirrorReport, MoveReport, PvStatus, ScrubReport, StatusReport};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
@@ -193,6 +193,18 @@ fn a_mirror_that_lacks_a_copy_is_a_problem_and_one_that_gets_it_is_work() {
         ]
     );
     assert!(group.problems[0].next.contains("rowen lvconvert --repair vg/LV"), "{:?}", group.problems);
+}
+
+#[test]
+fn copies_that_differ_are_a_problem_until_they_are_repaired() {
+    let scrub = ScrubReport { done_blocks: 256, total_blocks: 512, different_blocks: 3, ..ScrubReport::default() };
+    let of = |scrub: ScrubReport| verdict(served(|report| report.scrubs = vec![("m".into(), scrub)]));
+    let running = of(ScrubReport { is_running: true, ..scrub });
+    assert_eq!(running.work[0], "mirrors: the copies of vg/m are being compared: 1.00 MiB of 2.00 MiB");
+    let differ = of(scrub);
+    assert!(differ.problems[0].what.starts_with("the two copies of vg/m differ in 12.00 KiB"), "{:?}", differ.problems);
+    assert!(differ.problems[0].next.contains("--syncaction repair vg/m"), "{:?}", differ.problems);
+    assert!(of(ScrubReport { is_repair: true, ..scrub }).healthy);
 }
 
 #[test]

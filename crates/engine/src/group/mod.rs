@@ -56,6 +56,8 @@ mod report;
 mod requirements;
 mod resize;
 mod retry;
+mod scrub;
+mod scrub_state;
 mod snapshot;
 mod snapshot_usage;
 mod space_finder;
@@ -74,6 +76,7 @@ pub use move_state::MoveProgress;
 pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
 pub use pv_usage::PvUsage;
+pub use scrub_state::ScrubInfo;
 pub use trim_state::TrimProgress;
 
 pub use crate::model::*;
@@ -124,6 +127,7 @@ pub struct Group {
     /// A removal has ended: mirrored extents may be free.
     dissolve_wanted: AtomicBool,
     progress: progress::Progress,
+    scrubs: Mutex<scrub_state::Scrubs>,
     moves: move_state::Moves,
     discards: trim_state::Discards,
     /// The physical volumes that have the table of zones with this serial.

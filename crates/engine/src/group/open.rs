@@ -100,6 +100,7 @@ impl Group {
             to_rehome: Mutex::default(),
             to_fill: Mutex::default(),
             rehome_wanted: AtomicBool::new(false),
+            scrubs: Default::default(),
             mirrors_wanted: AtomicBool::new(true),
             has_mirrors_task: AtomicBool::new(false),
             repairing: AtomicBool::new(false),

@@ -356,3 +356,37 @@ fn what_waits_fails_when_a_disk_has_failed() {
     made.driven.release();
     [first, second].into_iter().for_each(|write| assert!(made.finish(write).is_err()));
 }
+
+/// A write is in flight on both legs, and only then they are compared (ML10).
+fn a_comparison_waits_for_writes() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    let place = |len| Segment { pv: PvIndex(0), offset: DATA_OFFSET, at: 0, len };
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Write);
+    let written = made.write(0, 2);
+    let mut compared = pin!(made.legs.compare(place(4096)));
+    assert!(now(compared.as_mut()).is_none(), "a write is in flight");
+    made.driven.release();
+    made.finish(written).unwrap();
+    assert_eq!(made.finish(compared).unwrap(), Differences::default());
+
+    // The other leg loses a byte, and the first one loses another, which its disk admits.
+    let other = DATA_OFFSET + (2 << 20);
+    made.driven.sectors.lock().insert((1, other + 512), [9; 512]);
+    made.driven.unreadable.lock().push((0, DATA_OFFSET + 4096));
+    let found = made.finish(made.legs.compare(place(8192))).unwrap();
+    assert_eq!((found.places, found.unreadable, found.skipped), (vec![place(4096)], 4096, 0));
+    while made.finish(made.legs.work()).unwrap() {}
+    assert!(made.driven.unreadable.lock().is_empty(), "it is written anew");
+    made.legs.make_equal(&place(4096));
+    assert_eq!(made.finish(made.legs.compare(place(4096))).unwrap().skipped, 4096, "it is to be copied");
+    while made.finish(made.legs.work()).unwrap() {}
+    assert_eq!(made.finish(made.legs.compare(place(8192))).unwrap(), Differences::default());
+    assert_eq!(made.read(512).unwrap(), 0, "the first leg counts");
+}
+
+#[test]
+fn legs_are_compared_at_rest() {
+    a_comparison_waits_for_writes();
+    must_be_found("compared_without_window", a_comparison_waits_for_writes);
+}

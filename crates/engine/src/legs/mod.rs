@@ -27,7 +27,10 @@
 //!   before the write is answered, and goes on without the disk. If there is no room, or no whole leg has it, the write
 //!   fails and the legs may differ there: it is unsure. A flush is not tried again, because a second one would hide
 //!   what the first one lost.
+//! * ML10 Legs are compared only where they are in use, both are whole, and nothing is to be made equal. No write to the
+//!   place is in flight meanwhile. So a difference that is found is one of the disks.
 
+mod compare;
 mod copy;
 mod intents;
 mod layer;
@@ -39,6 +42,7 @@ mod types;
 mod write;
 
 pub use crate::format::intents::LARGEST_MIRRORED;
+pub use compare::Differences;
 pub use intents::ROUND;
 pub use layer::Legs;
 pub use types::{Leg, LegsOwner, LegsState, MirroredRun, PvReport, RunReport};

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// What is read together if neither leg can give all of it.
 const SMALLEST: u32 = 4096;
 /// Places that wait to be healed, at most.
-const MAX_TO_HEAL: usize = 1024;
+pub(super) const MAX_TO_HEAL: usize = 1024;
 
 /// The places from which a request is read, and the leg of each part.
 pub struct Plan {

@@ -128,6 +128,16 @@ fn with_places(f: &mut fmt::Formatter<'_>, pvs: &[(Uuid, Option<PathBuf>)]) -> f
     Ok(())
 }
 
+fn shrunk(f: &mut fmt::Formatter<'_>, group: &str, pvs: &[(PathBuf, u64, u64)]) -> fmt::Result {
+    write!(f, "Volume group \"{group}\" cannot be opened:")?;
+    for (position, (path, has, uses)) in pvs.iter().enumerate() {
+        let and = if position > 0 { "; and" } else { "" };
+        let path = path.display();
+        write!(f, "{and} physical volume {path} shrank: it has {has} bytes, the volume group uses {uses}")?;
+    }
+    write!(f, "; make its device as large again. To go on without: vgchange -ay --activationmode partial {group}.")
+}
+
 fn older(
     f: &mut fmt::Formatter<'_>,
     group: &str,
@@ -210,18 +220,7 @@ impl fmt::Display for Error {
                 labels_that_say_nothing(f, damaged, unreadable)?;
                 write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
             }
-            Error::Shrunk { group, pvs } => {
-                write!(f, "Volume group \"{group}\" cannot be opened:")?;
-                for (position, (path, has, uses)) in pvs.iter().enumerate() {
-                    let and = if position > 0 { "; and" } else { "" };
-                    let path = path.display();
-                    write!(f, "{and} physical volume {path} shrank: it has {has} bytes, the volume group uses {uses}")?;
-                }
-                write!(
-                    f,
-                    "; make its device as large again. To go on without: vgchange -ay --activationmode partial {group}."
-                )
-            }
+            Error::Shrunk { group, pvs } => shrunk(f, group, pvs),
             Error::Older { group, is_left_behind, newer } => older(f, group, *is_left_behind, newer),
             Error::TwoHalves { group, paths } => find_split_brain(f, group, paths),
             Error::Duplicate { uuid, paths } => write!(

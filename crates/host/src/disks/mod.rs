@@ -5,8 +5,9 @@
 //! read never returns bytes that are not on the disk; a flush goes only to disks that were changed since their last
 //! complete flush. And:
 //!
-//! * CF1 A write never makes a file longer. A file that someone has made shorter has failed, for good: what was cut off
-//!   would read as zeros if the file were made longer again.
+//! * CF1 A file that someone has made shorter has failed, for good: what was cut off would read as zeros if the file were
+//!   made longer again. So writes look at the file's size, at most every 100 us, and none makes the file longer from then
+//!   on.
 
 mod error;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub use open::MIN_SIZE;
 pub use question::Question;
 pub use record::Recorded;
 
-use crate::meter::Meter;
+use crate::meter::{Begun, Meter};
 use crate::planted;
 use crate::reactor::{IoFile, IoRequest, Part, Payload, Place, Pool, Shared};
 use error::RETRY;
@@ -335,14 +336,15 @@ impl PvSet {
     }
 
     /// One part of a request, checked against its disk and the request's buffer. Errors are Linux error numbers.
-    fn part(pvs: &[Pv], kind: DiskOpKind, piece: &Segment, capacity: usize) -> Result<Part, i32> {
+    fn part(pvs: &[Pv], kind: DiskOpKind, piece: &Segment, capacity: usize, now: Begun) -> Result<Part, i32> {
         let pv = pvs.get(usize::from(piece.pv.0)).ok_or(libc::ENODEV)?;
         let sector = pv.geometry.sector;
         let end = piece.offset.checked_add(u64::from(piece.len)).ok_or(libc::EINVAL)?;
         if end > pv.geometry.size {
             return Err(libc::ENXIO);
         }
-        if pv.is_cut_before(if kind == DiskOpKind::Write { end } else { 0 }) {
+        let is_look_due = || kind == DiskOpKind::Write && !pv.is_device && pv.file.is_look_due(now);
+        if pv.is_cut_before(if is_look_due() { end } else { 0 }) {
             return Err(libc::EIO);
         }
         let buffered = matches!(kind, DiskOpKind::Read | DiskOpKind::Write);
@@ -364,14 +366,20 @@ impl PvSet {
         })
     }
 
-    fn parts(&self, kind: DiskOpKind, segments: &Segments, capacity: usize) -> Result<SmallVec<[Part; 2]>, DiskError> {
+    fn parts(
+        &self,
+        kind: DiskOpKind,
+        segments: &Segments,
+        capacity: usize,
+        now: Begun,
+    ) -> Result<SmallVec<[Part; 2]>, DiskError> {
         let pvs = self.pvs.read();
         let part = |piece: &Segment| {
             let failed = |errno| {
                 let Segment { pv, offset, .. } = *piece;
                 DiskError { op: kind, pv, offset, errno }
             };
-            PvSet::part(&pvs, kind, piece, capacity).map_err(failed)
+            PvSet::part(&pvs, kind, piece, capacity, now).map_err(failed)
         };
         segments.iter().map(part).collect()
     }
@@ -437,6 +445,7 @@ impl Disks for PvSet {
             DiskOp::Discard { segments } => (Payload::None, segments),
             DiskOp::Flush => (Payload::None, Segments::new()),
         };
+        let begun = Meter::now();
         let parts = match kind {
             DiskOpKind::Flush => {
                 let (parts, covers) = self.unflushed();
@@ -444,12 +453,11 @@ impl Disks for PvSet {
                 let cut = parts.iter().find(|part| part.file.is_cut()).map(|part| part.pv);
                 cut.map_or(Ok(parts), |pv| Err(DiskError { op: kind, pv, offset: 0, errno: libc::EIO }))
             }
-            _ => self.parts(kind, &segments, payload.capacity()),
+            _ => self.parts(kind, &segments, payload.capacity(), begun),
         };
         let request = match parts {
             Ok(parts) => {
                 parts.iter().for_each(|part| begins(part, &payload));
-                let begun = Meter::now();
                 parts.iter().for_each(|part| part.file.meter.add());
                 IoRequest { kind, parts, payload, done, begun }
             }
@@ -474,7 +482,7 @@ impl Disks for PvSet {
 
     /// Rare, and possibly slow: on a separate thread.
     fn back(&self, segments: Segments, done: Completer) {
-        let parts = match self.parts(DiskOpKind::Discard, &segments, 0) {
+        let parts = match self.parts(DiskOpKind::Discard, &segments, 0, Meter::now()) {
             Ok(parts) => parts,
             Err(error) => return done.complete(Err(error)),
         };

@@ -6,7 +6,7 @@ use super::failures::Failures;
 use super::mailbox::{Mailbox, Message};
 use super::witness::{Place, Witness};
 use super::worker;
-use crate::meter::{Meter, Op};
+use crate::meter::{Begun, Meter, Op};
 use crate::processes;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, DiskOpKind};
@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// Places in a ring's table. A file that finds none is used by its descriptor.
 pub(crate) const SLOTS: u32 = 512;
+
+/// The least time between two looks at a file's size, in nanoseconds: a look takes 400.
+const LOOK_EVERY: u64 = 100_000;
 
 /// The file that must be removed from its slot. This is dropped when that is done.
 pub(crate) struct Forget {
@@ -51,6 +54,7 @@ impl FileTable {
             failures: Failures::default(),
             witness: Witness::default(),
             is_cut: AtomicBool::new(false),
+            looked: AtomicU64::new(0),
         }
     }
 }
@@ -71,6 +75,8 @@ pub(crate) struct IoFile {
     failures: Failures,
     witness: Witness,
     is_cut: AtomicBool,
+    /// When its size was looked at last, in nanoseconds of the meter's clock.
+    looked: AtomicU64,
 }
 
 impl IoFile {
@@ -92,6 +98,13 @@ impl IoFile {
     /// Someone has made this file shorter. It stays failed, also if it is made longer again: what was cut off would read as zeros.
     pub fn note_cut(&self) {
         self.is_cut.store(true, Ordering::Release);
+    }
+
+    /// Whether a write that begins now looks at the size of the file. Of many writes only some do.
+    pub fn is_look_due(&self, now: Begun) -> bool {
+        let before = self.looked.load(Ordering::Relaxed);
+        let is_due = now.nanos().saturating_sub(before) >= LOOK_EVERY;
+        is_due && self.looked.compare_exchange(before, now.nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     pub fn is_cut(&self) -> bool {

@@ -80,10 +80,8 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     }
     if let Err(e) = witness::note(&membership) {
         let file = witness::path(Uuid(membership.group));
-        warnings.push(format!(
-            "WARNING: Cannot record in {} that VG {group} goes on without them: {e}.",
-            file.display()
-        ));
+        warnings
+            .push(format!("WARNING: Cannot record in {} that VG {group} goes on without them: {e}.", file.display()));
     }
     Ok(WentOn { missing, warnings })
 }

@@ -498,7 +498,11 @@ fn note_paid(server: &Server) {
 /// No volume is active, and there is no removal, discard or move in the background.
 fn is_needless(server: &Server) -> bool {
     let (service, group) = (&server.service, &server.service.group);
-    !service.any_active() && group.info().reclaim_left == 0 && !group.is_discarding() && !service.is_moving()
+    !service.any_active()
+        && group.info().reclaim_left == 0
+        && !group.is_discarding()
+        && !service.is_moving()
+        && !group.is_scrubbing()
 }
 
 fn lists_of(loaded: &Loaded) -> Lists {

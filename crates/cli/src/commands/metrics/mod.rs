@@ -10,7 +10,9 @@ use crate::options::Opt;
 use crate::parse::Args;
 use crate::session::{Session, no_group};
 use exposition::{Exposition, Labels, Value};
-use rowen_control::protocol::{BUCKETS, IoCounts, MirrorReport, OpCounts, StatsReport, StatusReport, bucket_end};
+use rowen_control::protocol::{
+    BUCKETS, IoCounts, MirrorReport, OpCounts, ScrubReport, StatsReport, StatusReport, bucket_end,
+};
 use rowen_control::status::{Counters, GroupStatus, PvWord, ServerSeen, State, Survey, judge};
 use rowen_engine::units::BLOCK_SIZE;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -203,7 +205,7 @@ fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
             gauge(bytes(pool.used_blocks)),
         );
     }
-    add_mirrors(metrics, &labels, &report.mirrors);
+    add_mirrors(metrics, &labels, &report.mirrors, &report.scrubs);
     if let Some(moving) = report.moving.as_ref().filter(|moving| moving.is_running) {
         let labels = with(&labels, "pv", &moving.path);
         let help = "What is to be moved off the physical volume, since the move began";
@@ -219,10 +221,11 @@ fn add_report(metrics: &mut Exposition, group: &str, report: &StatusReport) {
 }
 
 /// Nothing of a group without mirrored volumes.
-fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport) {
+fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport, scrubs: &[(String, ScrubReport)]) {
     if mirrors.extents == 0 {
         return;
     }
+    let different = scrubs.iter().filter(|(_, scrub)| scrub.has_differences());
     let sizes = [
         ("rowen_mirror_size_bytes", "Space of mirrored volumes, each copy counted once", mirrors.bytes),
         (
@@ -235,6 +238,11 @@ fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport
             "rowen_mirror_single_bytes",
             "Of that, space with one copy, because the disk with the other one was removed",
             mirrors.bytes_of(mirrors.single_extents),
+        ),
+        (
+            "rowen_mirror_different_bytes",
+            "Data whose copies were found to differ, and were not repaired",
+            bytes(different.map(|(_, scrub)| scrub.different_blocks).sum()),
         ),
     ];
     for (name, help, number) in sizes {

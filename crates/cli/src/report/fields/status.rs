@@ -75,10 +75,13 @@ fields! { COMBINED: VolumeCombined, lv;
     "lv_attr", "Attr", Text 4, "What it is, in ten letters: see lvs(8).", |lv| Value::text(attr(lv));
 }
 
-/// How much of a move is done, or how much of the mirrored extents is in sync.
+/// How much of a move or of a comparison of copies is done, or how much of the mirrored extents is in sync.
 fn copied(lv: &Lv<'_>) -> Value<'static> {
     let mirrors = &lv.group.report.mirrors;
     if is_mirror(lv.volume) && is_active(lv.volume) {
+        if let Some(scrub) = lv.volume.scrub.filter(|scrub| scrub.is_running) {
+            return Value::Percent(scrub.done_blocks, scrub.total_blocks.max(1));
+        }
         let all = mirrors.bytes.max(1);
         return Value::Percent(all.saturating_sub(mirrors.unsynced_bytes), all);
     }

@@ -92,8 +92,8 @@ fields! { FIELDS: Volume, lv;
     "lv_full_ancestors", "FAncestors", List 10, "As lv_ancestors: no history is kept.", ancestors;
     "lv_descendants", "Descendants", List 11, "Its snapshots, their snapshots and so on.", descendants;
     "lv_full_descendants", "FDescendants", List 12, "As lv_descendants: no history is kept.", descendants;
-    "raid_mismatch_count", "Mismatches", Number 10, "Blank: copies are compared after a crash only.", |_| Value::None;
-    "raid_sync_action", "SyncAction", Text 10, "Of an active mirrored volume: idle, or recover while copies of the group are made equal.", sync_action;
+    "raid_mismatch_count", "Mismatches", Number 10, "Of a mirrored volume: sectors of 512 bytes whose copies differed when they were compared last (lvchange --syncaction).", mismatches;
+    "raid_sync_action", "SyncAction", Text 10, "Of an active mirrored volume: idle, recover while copies of the group are made equal, check or repair while its copies are compared.", sync_action;
     "raid_write_behind", "WBehind", Number 7, "Blank: a write is done when both copies have it.", |_| Value::None;
     "raid_min_recovery_rate", "MinSync", Number 7, "Blank: no rate is set.", |_| Value::None;
     "raid_max_recovery_rate", "MaxSync", Number 7, "Blank: no rate is set.", |_| Value::None;
@@ -186,11 +186,27 @@ fn layout(lv: &Lv<'_>) -> Value<'static> {
     Value::List(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
+/// Sectors of 512 bytes in a block.
+const SECTORS: u64 = 8;
+
 fn sync_action(lv: &Lv<'_>) -> Value<'static> {
-    match is_mirror(lv.volume) && is_active(lv.volume) {
-        true => Value::text(if lv.group.report.mirrors.unsynced_bytes > 0 { "recover" } else { "idle" }),
-        false => Value::text(""),
+    if !is_mirror(lv.volume) || !is_active(lv.volume) {
+        return Value::text("");
     }
+    Value::text(match lv.volume.scrub.filter(|scrub| scrub.is_running) {
+        Some(scrub) if scrub.is_repair => "repair",
+        Some(_) => "check",
+        None if lv.group.report.mirrors.unsynced_bytes > 0 => "recover",
+        None => "idle",
+    })
+}
+
+fn mismatches(lv: &Lv<'_>) -> Value<'static> {
+    if !is_mirror(lv.volume) {
+        return Value::None;
+    }
+    let blocks = lv.volume.scrub.map_or(0, |scrub| scrub.different_blocks);
+    Value::Number(i64::try_from(blocks.saturating_mul(SECTORS)).unwrap_or(i64::MAX))
 }
 
 /// Roles in LVM's order, with its words for one snapshot and for several.
@@ -301,6 +317,7 @@ pub fn attr(lv: &Lv<'_>) -> String {
         "out_of_data" => 'D',
         "partial" => 'p',
         "refresh needed" => 'r',
+        "mismatches exist" => 'm',
         _ => '-',
     };
     let skip = if volume.attributes.skip_activation { 'k' } else { '-' };
