@@ -4,9 +4,10 @@ use crate::journal_copies::BLOCKS;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, PvExtents, SegmentType, VolumeInfo, VolumeKind};
+use rowen_engine::group::{FullPolicy, Group, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
+use rowen_engine::units::Uuid;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, plain_volume};
 use rowen_sim::disk::{Faults, Image, POLICIES, SimDisks};
@@ -359,7 +360,7 @@ fn extents_are_lent_to_mirrors_and_come_back() {
     }
     let here = [PvExtents { pv: PvIndex(0), extents: 0..20 }];
     let alone = world.run(group.create_mirrored(new("a", 20, 4), &here));
-    assert!(matches!(alone, Err(Error::NoSpace { .. })), "both legs on one disk: {alone:?}");
+    assert!(matches!(alone, Err(Error::Invalid(_))), "both legs on one disk: {alone:?}");
 }
 
 /// What cannot be done with physical volumes that have legs.
@@ -454,4 +455,70 @@ fn what_is_on_two_disks_is_on_neither_alone() {
     image.set_size(PvIndex(0), 0);
     let without = open(image, &setup, &made, Some(7), Since::Death);
     assert_eq!(written(&without), [1]);
+}
+
+/// MS1: metadata was made when there was one disk. Either of two is enough afterwards.
+fn either_opens_the_group(seed: u64) {
+    let one = Setup { second_journal: None, pvs: setup(1).pvs, ..setup(2) };
+    let world = World::new(seed);
+    let (disks, group) = one.make(&world).unwrap();
+    disks.add_pv(disks.geometry(PvIndex(0)));
+    world.run(group.add_pv(NewPv { uuid: Uuid([0x22; 16]) })).unwrap();
+    world.run(group.add_second_journal(4)).unwrap();
+    let client = Client::new(world.handle(), group, Arc::default());
+    client.oracle.lock().segment = SegmentType::Raid1;
+    let vols = world.run(volumes(&client));
+    let made = Made { world, disks, client, vols };
+    made.caught_up();
+    made.world.run(made.client.close()).unwrap();
+    let both = setup(2);
+    for gone in [PvIndex(0), PvIndex(1)] {
+        let mut image = made.killed(seed);
+        image.set_size(gone, 0);
+        let _alone = open(image, &both, &made, Some(7), Since::Death);
+    }
+}
+
+#[test]
+fn metadata_is_on_both_disks_of_a_mirror() {
+    let all = || (0..4).for_each(either_opens_the_group);
+    all();
+    must_be_found("metadata_not_spread", all);
+}
+
+/// ML7: a disk returns and lacks some of what was written meanwhile, and the other one goes. What needs the other one is
+/// partial, so nobody gives that one up and reads older data.
+fn behind_is_partial(seed: u64) -> bool {
+    let setup = setup(2);
+    let made = made(seed, &setup);
+    fails(&made, PvIndex(0), seed);
+    let mut image = made.killed(seed);
+    image.set_size(PvIndex(0), 0);
+    let without = open(image, &setup, &made, Some(7), Since::Death);
+    for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
+        done.unwrap();
+    }
+    without.world.run(without.client.close()).unwrap();
+    let cut = made.disks.moment().power_cut(POLICIES[0], &mut Rng::new(seed));
+    let back = open(without.killed(2).with_pv_of(PvIndex(0), &cut), &setup, &without, None, Since::Death);
+    back.world.run(back.client.group.restore_missing(PvIndex(0))).unwrap();
+    let mut image = back.killed(seed);
+    image.set_size(PvIndex(1), 0);
+    let oracle = made.client.oracle.clone();
+    let alone = try_open(image, &setup, &oracle, Some(9)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let mut any = false;
+    for info in alone.client.group.volumes() {
+        let is_read = alone.world.run(alone.client.look(number(info.uuid), 0, info.blocks * BLOCK)).is_ok();
+        let is_partial = alone.world.run(alone.client.group.is_partial(info.id)).unwrap();
+        assert!(is_read || is_partial, "seed {seed}: what cannot be read is whole");
+        any |= is_partial;
+    }
+    any
+}
+
+#[test]
+fn a_leg_that_is_behind_is_no_copy_without_the_other_one() {
+    let all = || assert!((0..8).filter(|seed| behind_is_partial(*seed)).count() > 0);
+    all();
+    must_be_found("behind_is_whole", all);
 }

@@ -457,6 +457,10 @@ impl Backend for Fake {
         Ok(())
     }
 
+    fn was_cut(&mut self, _path: &str) -> bool {
+        false
+    }
+
     fn go_on_without(&mut self, _group: &str, _anyway: bool) -> Answer<WentOn> {
         Ok(WentOn::default())
     }

@@ -249,6 +249,11 @@ impl Backend for Host {
         server::accept_disks(group).map_err(refused)
     }
 
+    fn was_cut(&mut self, path: &str) -> bool {
+        let found = devices::read_pv(Path::new(path)).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+        found.is_some_and(rowen_host::witness::was_cut)
+    }
+
     fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn> {
         let server::WentOn { missing, warnings } = server::go_on_without(group, anyway).map_err(refused)?;
         Ok(WentOn { missing, warnings })
@@ -268,7 +273,10 @@ impl Backend for Host {
                 let group = pv.membership().map(|membership| membership.group_name.clone());
                 let usable = pv.label().map_or(pv.size, |label| label.size.min(pv.size));
                 let shrank =
-                    |size: u64| format!("the device shrank: it has {} bytes, the physical volume {size}.", pv.size);
+                    |size: u64| {
+                    let has = pv.size;
+                    format!("the device shrank: it has {has} bytes, the physical volume {size}; make its device as large again.")
+                };
                 let shrank = pv.lost_size().map(shrank);
                 let (uuid, trouble) = match pv.state {
                     PvState::Present(label) => (Some(label.pv_uuid), shrank),

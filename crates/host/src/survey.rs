@@ -385,6 +385,10 @@ fn remember_members(seen: &mut Seen, silent: &[PathBuf]) {
 fn members(scan: &Scan, name: &str) -> MembersSeen {
     match scan.group(name) {
         Ok(_) | Err(devices::Error::MissingPvs { .. }) => {}
+        Err(devices::Error::Shrunk { pvs, .. }) => {
+            let sentences: Vec<String> = pvs.iter().map(devices::shrank).collect();
+            return MembersSeen::Shrunk(sentences.join("; "));
+        }
         Err(error) => return MembersSeen::Contradictory(error.to_string().trim_end_matches('.').to_owned()),
     }
     let out = scan.out(name);

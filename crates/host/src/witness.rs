@@ -10,6 +10,9 @@
 //! * NW3 A group that has all its disks is opened whatever the file says. So is a group without a file, or with a damaged one.
 //! * NW4 There is one small file for each group that has, or had, several disks, at most [`MAX_GROUPS`]. It is removed with its group.
 //!
+//! * NW5 A physical volume that was found smaller than its group needs, and without which the group went on, has a file `cut-UUID`.
+//!   It is not taken back when it is larger again: what was cut off reads as zeros. The file stays.
+//!
 //! Servers leave reading and writing to helpers, because the file may be on a volume of the group (H1).
 
 use crate::helper::{self, Job};
@@ -39,6 +42,8 @@ pub(crate) enum Work {
     Note(Membership),
     /// The group is gone.
     Forget([u8; 16]),
+    /// A physical volume was made smaller.
+    Cut([u8; 16]),
 }
 
 /// Has a helper do it, and waits for it for this long at most.
@@ -50,6 +55,7 @@ pub(crate) fn ask(work: Work, limit: Duration) -> io::Result<()> {
 pub(crate) fn obey(work: &Work) -> io::Result<()> {
     match work {
         Work::Note(membership) => note(membership),
+        Work::Cut(pv) => note_cut(Uuid(*pv)),
         Work::Forget(_) if planted::is("witness_stays") => Ok(()),
         Work::Forget(group) => match fs::remove_file(path(Uuid(*group))) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -96,6 +102,27 @@ pub(crate) fn note(membership: &Membership) -> io::Result<()> {
     forget_oldest(&path);
     archive::replace(&path, &write(membership))?;
     File::open(dir())?.sync_all()
+}
+
+/// Where it is written that this physical volume was made smaller.
+fn cut_path(pv: Uuid) -> PathBuf {
+    dir().join(format!("cut-{}", lvm_text(pv)))
+}
+
+/// Writes down that a physical volume was found smaller than its group needs (NW5).
+pub(crate) fn note_cut(pv: Uuid) -> io::Result<()> {
+    if planted::is("cut_unwritten") || cut_path(pv).exists() {
+        return Ok(());
+    }
+    paths::make_private_dir(&dir())?;
+    let head = "# Rowen: this physical volume was made smaller while a volume group needed it.\n";
+    archive::replace(&cut_path(pv), head)?;
+    File::open(dir())?.sync_all()
+}
+
+/// Whether this host has seen that a physical volume was made smaller (NW5).
+pub fn was_cut(pv: Uuid) -> bool {
+    cut_path(pv).exists()
 }
 
 /// Whether the file says that already. It says from when on, and a group that was restored is older than that.

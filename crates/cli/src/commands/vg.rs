@@ -123,6 +123,12 @@ pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
     let paths: Vec<String> = paths.iter().map(|path| session.backend.absolute(path)).collect();
     if args.has(Opt::RestoreMissing) {
         for path in paths {
+            if session.backend.was_cut(&path) {
+                return Err(Failure::failed(format!(
+                    "The device of physical volume {path} was made smaller while the volume group needed it, and what was cut off \
+                     is lost. Take it out for good: vgreduce --removemissing {name}.\nNo PV has been restored."
+                )));
+            }
             session.change(&name, Request::RestorePv { path })?;
         }
         session.console.say(format!("Volume group \"{name}\" successfully extended"));

@@ -150,10 +150,75 @@ fn a_disk_that_shrank_is_named_and_can_be_left_out() {
     world.refused("vgchange -ay VG", 5, &format!("physical volume {path} {shrank}"));
     let status = String::from_utf8(world.run("status VG").stdout).unwrap();
     assert!(status.contains(&path.to_string()), "{status}");
-    assert_eq!(field(&world, "pvs --noheadings -o pv_missing b"), "missing");
+    world.refused("pvs b", 5, "the device shrank");
     world.ok("vgchange -ay --activationmode degraded VG");
     holds(&world, "m", 120, b'm');
+    world.refused("vgextend --restoremissing VG b", 5, "was made smaller");
+    // As large as it was, it has zeros where data was (NW5).
+    File::options().write(true).open(&disks[1]).unwrap().set_len(DISK).unwrap();
+    world.refused("vgextend --restoremissing VG b", 5, "what was cut off is lost");
+    holds(&world, "m", 120, b'm');
+    world.ok("vgreduce --removemissing VG");
     world.ok("vgchange -an VG");
+}
+
+/// MS1: the metadata was made on the first disk.
+#[test]
+fn either_disk_of_a_group_that_grew_is_enough() {
+    let world = World::empty("mirgrew");
+    let disks = ["a", "b"].map(|name| world.device(name, DISK));
+    world.ok("vgcreate VG a");
+    world.ok("vgextend VG b");
+    world.ok("lvcreate -y -m1 -L 160M -n m VG");
+    write(&world, "m", 0, b'm');
+    close(&world);
+    for disk in &disks {
+        let away = open_without(&world, disk);
+        holds(&world, "m", 0, b'm');
+        close(&world);
+        fs::rename(&away, disk).unwrap();
+        world.ok(&format!("vgextend --restoremissing VG {}", disk.display()));
+        world.ok("vgchange -ay VG");
+        wait_in_sync(&world);
+        close(&world);
+    }
+}
+
+/// A disk comes back and lacks what was written meanwhile, and then the other one is lost: what it alone has is lost with
+/// it, and not replaced by older data.
+#[test]
+fn the_only_disk_with_the_newest_data_is_not_given_up_unasked() {
+    let (world, disks) = made("mirbehind");
+    world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
+    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| write(&world, "m", *at, b'1'));
+    close(&world);
+    let away = open_without(&world, &disks[1]);
+    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| write(&world, "m", *at, b'2'));
+    fs::rename(&away, &disks[1]).unwrap();
+    world.ok("vgextend --restoremissing VG b");
+    let server = world.server().unwrap();
+    world.ok("vgchange -an VG");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(server).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    let away = pull(&disks[0]);
+    let opened = world.run("vgchange -ay --activationmode partial VG");
+    assert!(opened.status.success(), "{opened:?}");
+    // It was copied by then, or it is known not to be.
+    if field(&world, "lvs --noheadings -o lv_health_status VG/m") == "partial" {
+        let removed = world.run("vgreduce --removemissing VG");
+        if removed.status.success() {
+            [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| holds(&world, "m", *at, b'2'));
+            return;
+        }
+        let said = String::from_utf8_lossy(&removed.stderr).into_owned();
+        assert!(said.contains("There are still partial LVs"), "{said}");
+    }
+    close(&world);
+    fs::rename(&away, &disks[0]).unwrap();
+    world.ok("vgextend --restoremissing VG a");
+    world.ok("vgchange -ay VG");
+    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| holds(&world, "m", *at, b'2'));
+    close(&world);
 }
 
 /// Waits until no copies are being compared, and says how many sectors differ.

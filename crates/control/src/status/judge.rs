@@ -361,6 +361,17 @@ impl Verdict {
                     self.is(State::CannotOpen, why);
                 }
             }
+            MembersSeen::Shrunk(why) => {
+                let next = format!(
+                    "make its device as large again, if its contents are there still; to go on without it: rowen vgchange -ay \
+                     --activationmode degraded {}",
+                    self.seen.name
+                );
+                self.wrong(why.clone(), next);
+                if !is_served && self.status.state != State::NotAnswering {
+                    self.is(State::CannotOpen, why);
+                }
+            }
             MembersSeen::Found(pvs) => {
                 pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
                 let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();

@@ -136,6 +136,8 @@ pub enum MembersSeen {
     Found(Vec<PvSeen>),
     /// They contradict each other. The text says why the group cannot be opened.
     Contradictory(String),
+    /// Devices have become too small. The text says which.
+    Shrunk(String),
 }
 
 /// A physical volume of the group according to its label.

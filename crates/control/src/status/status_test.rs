@@ -318,6 +318,16 @@ fn labels_that_contradict_each_other_keep_a_group_closed() {
     assert_eq!(judged(seen).1.len(), 1);
 }
 
+#[test]
+fn a_device_that_shrank_is_no_copy_to_be_wiped() {
+    let mut seen = without_server(ServerSeen::None, None, 0);
+    seen.members = MembersSeen::Shrunk("physical volume /dev/sdb shrank".into());
+    let (state, problems) = judged(seen);
+    assert_eq!(state, State::CannotOpen);
+    assert!(problems[0].1.contains("--activationmode degraded vg"), "{problems:?}");
+    assert!(!problems[0].1.contains("wipe"), "{problems:?}");
+}
+
 fn wait(what: &str) -> DiskWait {
     DiskWait { what: what.into(), next: "do this".into(), away: Vec::new() }
 }

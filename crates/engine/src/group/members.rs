@@ -72,6 +72,13 @@ impl Group {
                 if is_any_missing(&*core.disks, &placement, extent.value, u64::from(extent.len)) {
                     return Ok(true);
                 }
+                if placement.is_mirrored(extent.value) {
+                    let mut segments = Segments::new();
+                    placement.map_blocks(VgBlock(extent.value), u64::from(extent.len), 0, &mut segments);
+                    if !core.members.legs().have_all(&segments) {
+                        return Ok(true);
+                    }
+                }
             }
             match step.next {
                 Some(next) => cursor = next,

@@ -85,6 +85,10 @@ impl Group {
                 let _ = self.note_filled().await;
                 // Best effort: a write that finds no space tries again, and gets the error.
                 let _ = self.fit_zones().await;
+                // The same.
+                if self.has_mirrors() {
+                    let _ = self.spread_when_idle().await;
+                }
             }
         }
     }
@@ -143,6 +147,8 @@ impl Group {
             }
         }
         let id = self.create_as(&spec, SegmentType::Raid1, on).await?;
+        // A disk may have been added since the metadata was made. Best effort: the background tries again.
+        let _ = self.spread_for_mirror().await;
         // Without a physical volume none are made: those that snapshots will need then are made now.
         self.wake();
         Ok(id)

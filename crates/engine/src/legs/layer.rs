@@ -3,9 +3,12 @@
 use super::state::{State, Turn};
 use super::table::{Part, Parts};
 use super::types::{Leg, LegsOwner, MirroredRun, PvReport, RunReport};
-use crate::disk::{Completer, DiscardLimits, DiskError, DiskOp, Disks, PvGeometry, PvIndex, Segment, Segments, start};
+use crate::disk::{
+    Completer, DiscardLimits, DiskError, DiskOp, DiskOpKind, Disks, PvGeometry, PvIndex, Segment, Segments, start,
+};
 use crate::event::Event;
 use crate::model::PvFlags;
+use crate::planted;
 use crate::runtime::Runtime;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -106,6 +109,16 @@ impl Legs {
         parts.iter().all(|part| match part {
             Part::Plain(segment) => state.is_in(segment.pv),
             Part::Mirrored(piece) => state.legs_in(piece).next().is_some(),
+        })
+    }
+
+    /// Whether all of these places of first legs can be read, also if nothing returns any more (ML7): a leg that is in has
+    /// everything.
+    pub fn have_all(&self, segments: &Segments) -> bool {
+        let state = self.state.lock();
+        state.split(segments).iter().all(|part| match part {
+            Part::Plain(segment) => state.is_in(segment.pv),
+            Part::Mirrored(piece) => state.refusal(piece, DiskOpKind::Read).is_none() || planted::is("behind_is_whole"),
         })
     }
 

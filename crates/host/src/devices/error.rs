@@ -128,14 +128,19 @@ fn with_places(f: &mut fmt::Formatter<'_>, pvs: &[(Uuid, Option<PathBuf>)]) -> f
     Ok(())
 }
 
+/// A device, the bytes that it has, and those that its group uses.
+pub fn shrank((path, has, uses): &(PathBuf, u64, u64)) -> String {
+    format!("physical volume {} shrank: it has {has} bytes, the volume group uses {uses}", path.display())
+}
+
 fn shrunk(f: &mut fmt::Formatter<'_>, group: &str, pvs: &[(PathBuf, u64, u64)]) -> fmt::Result {
-    write!(f, "Volume group \"{group}\" cannot be opened:")?;
-    for (position, (path, has, uses)) in pvs.iter().enumerate() {
-        let and = if position > 0 { "; and" } else { "" };
-        let path = path.display();
-        write!(f, "{and} physical volume {path} shrank: it has {has} bytes, the volume group uses {uses}")?;
-    }
-    write!(f, "; make its device as large again. To go on without: vgchange -ay --activationmode partial {group}.")
+    let sentences: Vec<String> = pvs.iter().map(shrank).collect();
+    write!(
+        f,
+        "Volume group \"{group}\" cannot be opened: {}; make its device as large again. To go on without: vgchange -ay \
+         --activationmode partial {group}.",
+        sentences.join("; ")
+    )
 }
 
 fn older(

@@ -28,11 +28,11 @@ mod udev;
 pub mod writeout;
 
 pub use create::{Consent, MIN_PV_BYTES, NewMember, pvcreate, pvremove, pvresize, vgcreate};
-pub use error::Error;
+pub use error::{Error, shrank};
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{
     GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_but, find_group_without, groups_under,
-    name_of, read_pv, scan, scan_until,
+    name_of, read_pv, scan, scan_until, shrunk,
 };
 pub(crate) use scan::{candidates_until, file_paths};
 pub use udev::properties as udev_properties;

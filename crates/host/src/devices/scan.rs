@@ -193,6 +193,14 @@ pub fn find_group_without(name: &str, anyway: bool) -> Result<GroupDevices, Erro
     scan.group_without(name)
 }
 
+/// The members of the group `name` whose devices have become too small.
+pub fn shrunk(name: &str) -> Result<Vec<Uuid>, Error> {
+    let scan = scan()?;
+    let of_group = |pv: &&Pv| pv.membership().is_some_and(|membership| membership.group_name == name);
+    let shrunk = scan.pvs.iter().filter(of_group).filter(|pv| pv.lost_size().is_some());
+    Ok(shrunk.filter_map(|pv| Some(pv.label()?.pv_uuid)).collect())
+}
+
 /// The group's name on its newest label. Its members are read at the stored paths of a group with one of these names.
 /// If they are not all there, all devices are read (H9).
 pub fn name_of(group: Uuid, names: &[&str]) -> Result<Option<String>, Error> {

@@ -15,7 +15,7 @@ use super::seek::{self, Seeker};
 use super::state::Server;
 use crate::devices::Identity;
 use crate::devices::probe::Found;
-use crate::{paths, planted, run_file};
+use crate::{paths, planted, run_file, witness};
 use rowen_control::history::What;
 use rowen_control::protocol::{Caller, Outcome, Request};
 use rowen_control::uuids::lvm_text;
@@ -25,7 +25,10 @@ use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
+/// How long the host's own file may take.
+const WITNESS: Duration = Duration::from_secs(5);
 /// How many looks in a row must find it.
 const SURE: u32 = 2;
 
@@ -43,6 +46,10 @@ pub struct LostPv {
 impl LostPv {
     fn uuid(&self) -> Option<Uuid> {
         self.left.pvs.first().map(left::LeftPv::uuid)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.left.pvs.iter().any(|pv| pv.is_cut)
     }
 }
 
@@ -140,6 +147,8 @@ pub struct Search {
     was_away: bool,
     found: u32,
     logged: Option<String>,
+    /// The physical volumes that this host will remember as cut.
+    cut: Vec<Uuid>,
 }
 
 impl Search {
@@ -149,6 +158,7 @@ impl Search {
         if noted.is_empty() {
             return;
         }
+        self.remember_cut(&noted);
         let lost = still_out(&service.group, noted);
         let Some(first) = lost.first() else {
             forget(&service.name);
@@ -162,6 +172,15 @@ impl Search {
             Ok(Some(path)) => self.take_back(server, first, &path),
             Ok(None) => {}
             Err(why) => self.log_once(&why),
+        }
+    }
+
+    /// The note of this boot is not enough (NW5).
+    fn remember_cut(&mut self, noted: &[LostPv]) {
+        for pv in noted.iter().filter(|lost| lost.is_cut()).filter_map(LostPv::uuid) {
+            if !self.cut.contains(&pv) && witness::ask(witness::Work::Cut(pv.0), WITNESS).is_ok() {
+                self.cut.push(pv);
+            }
         }
     }
 
