@@ -129,7 +129,11 @@ pub fn extend(session: &mut Session<'_>, args: &Args) -> Result {
                      is lost. Take it out for good: vgreduce --removemissing {name}.\nNo PV has been restored."
                 )));
             }
-            session.change(&name, Request::RestorePv { path })?;
+            session.change(&name, Request::RestorePv { path: path.clone() })?;
+            // A file is found again only by the devices file.
+            if !session.backend.known()?.iter().any(|(known, _)| *known == path) {
+                session.backend.know(&path, !session.is_test)?;
+            }
         }
         session.console.say(format!("Volume group \"{name}\" successfully extended"));
         return Ok(());

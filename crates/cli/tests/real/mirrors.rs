@@ -177,6 +177,8 @@ fn either_disk_of_a_group_that_grew_is_enough() {
         holds(&world, "m", 0, b'm');
         close(&world);
         fs::rename(&away, disk).unwrap();
+        // A disk that is taken back is known again.
+        world.ok(&format!("lvmdevices --deldev {}", disk.display()));
         world.ok(&format!("vgextend --restoremissing VG {}", disk.display()));
         world.ok("vgchange -ay VG");
         wait_in_sync(&world);
