@@ -3,7 +3,7 @@
 use crate::journal_copies::BLOCKS;
 use crate::mirrors::{Made, loads, made, setup};
 use rowen_engine::discards::Policy;
-use rowen_engine::group::{Config, ScrubInfo};
+use rowen_engine::group::{Config, ScrubInfo, VolumeState};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::BLOCK_SIZE;
@@ -161,4 +161,17 @@ fn what_cannot_be_compared_is_not() {
     let ended = group.take_ended_scrubs();
     assert!(ended.len() == 1 && ended[0].1.is_incomplete, "{ended:?}");
     assert!(!group.stop_scrub(id));
+
+    // A snapshot that has lost its contents, between two that have them.
+    let reserved = SnapshotKind { reserve: Some(4), ..SnapshotKind::default() };
+    made.world.run(async {
+        made.client.snapshot(&made.vols[..1], reserved).await.unwrap();
+        for at in (0..BLOCKS - 40).step_by(16) {
+            made.client.write(made.vols[0], at * BLOCK, 5 * BLOCK, &[]).await.unwrap();
+        }
+        made.client.snapshot(&made.vols[..1], SnapshotKind::default()).await.unwrap();
+    });
+    assert!(group.volumes().iter().any(|info| info.state == VolumeState::Invalid));
+    let info = made.scrubbed(made.vols[0], false);
+    assert_eq!((info.different, info.is_incomplete), (0, false));
 }

@@ -21,6 +21,7 @@ use crate::legs::Differences;
 use crate::map::{self, Extent, Extents};
 use crate::model::SegmentType;
 use crate::planted;
+use crate::runtime::yield_now;
 use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +30,10 @@ use std::sync::Arc;
 const RANGES: usize = 64;
 /// Blocks that are compared together.
 const WINDOW: u64 = 128;
+/// How often in a row a list is made again because a volume was changed as a whole. The other volume of a list is left out
+/// before that.
+const MOVED: u32 = 100;
+const MOVED_WITH_ANOTHER: u32 = 2;
 
 impl Group {
     /// Begins to compare the copies of a mirrored volume and of its snapshots, in the background.
@@ -123,25 +128,34 @@ impl Group {
     /// Compares what a volume has written and `before` has not. A volume that is gone has nothing.
     async fn scrub_volume(&self, id: VolumeId, before: Option<VolumeId>, volume: VolumeId) -> Result<()> {
         let (mut from, mut throttle) = (Some(0), Throttle::default());
-        let mut compared: Option<Compared> = None;
+        let (mut compared, mut moved): (Option<Compared>, u32) = (None, 0);
         while let Some(at) = from {
+            // It is gone, or its contents are.
+            if !self.volume(volume).is_ok_and(|volume| !volume.state.lock().invalid()) {
+                return Ok(());
+            }
             let list = match compared {
                 Some(list) => list,
-                None => match self.compare(before, volume).or_else(|_| self.compare(None, volume)) {
-                    Ok(list) => list,
-                    Err(_) => return Ok(()),
-                },
+                None => {
+                    let before = before.filter(|_| moved < MOVED_WITH_ANOTHER);
+                    self.compare(before, volume).or_else(|_| self.compare(None, volume))?
+                }
             };
             compared = Some(list);
             let part = match self.changed(&list, at, RANGES).await {
                 Ok(part) => part,
                 // One of both was changed as a whole. What is left of the list is made again.
                 Err(Error::Moved | Error::Unrelated | Error::NotFound(_)) => {
-                    compared = None;
+                    (compared, moved) = (None, moved + 1);
+                    if moved > MOVED {
+                        return Err(Error::Moved);
+                    }
+                    yield_now().await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
+            moved = 0;
             for range in part.ranges.iter().filter(|range| is_written(range.content == Content::Data)) {
                 self.scrub_range(id, volume, range, &mut throttle).await?;
                 if self.scrubs.lock().is_stopping {
