@@ -435,8 +435,8 @@ fn a_lost_disk_is_done_without_and_replaced() {
         $ lvs -o lv_name,lv_attr,lv_health_status,copy_percent,raid_sync_action,devices v
         O|  LV   Attr       Health          Cpy%Sync SyncAction Devices                   $
         O|  l    -wi-a-----                                     /dev/ubda(19)             $
-        O|  m    owi-a-r---                 100.00   idle       /dev/ubda(9),/dev/ubdc(11)$
-        O|  s    swi-a-s---                                     /dev/ubda(7),/dev/ubdc(9) $
+        O|  m    owi-a-r---                 100.00   idle       /dev/ubda(9),/dev/ubdc(12)$
+        O|  s    swi-a-s---                                     /dev/ubda(7),/dev/ubdc(10)$
         rc=0
 
         $ pvs --segments -o pv_name,pvseg_start,pvseg_size,lv_name,segtype /dev/ubda /dev/ubdc
@@ -445,8 +445,8 @@ fn a_lost_disk_is_done_without_and_replaced() {
         O|  /dev/ubda      9     2 m    raid1 $
         O|  /dev/ubda     19     2 l    linear$
         O|  /dev/ubda     24   150      free  $
-        O|  /dev/ubdc      9     2 s    linear$
-        O|  /dev/ubdc     11     2 m    raid1 $
+        O|  /dev/ubdc     10     2 s    linear$
+        O|  /dev/ubdc     12     2 m    raid1 $
         O|  /dev/ubdc     22   152      free  $
         rc=0",
     );

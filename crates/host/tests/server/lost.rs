@@ -1,6 +1,6 @@
 //! A disk fails under a group in use, and the group goes on without it: a volume of another group whose server and keeper are killed.
 //!
-//! Rules LD1, LD2, LD3, MB9, CF1 and RT6.
+//! Rules LD1, LD2, LD3, MB9, CF1, RT6 and NW5.
 
 use crate::Test;
 use crate::world::{MIB, Mounted, Vg, direct, file, keeper_of, kill, lives, page, run, verifying_fio, wait_for};
@@ -334,6 +334,8 @@ fn a_file_that_is_cut_is_lost_for_good() {
     assert!(lacks(&vg, 1));
     let (_, refused) = vg.refusal(Request::RestorePv { path: vg.files[0].display().to_string() });
     assert!(refused.contains("what was cut off is lost"), "{refused}");
+    // After a boot, too (NW5).
+    wait_for("the host's note", || rowen_host::witness::was_cut(vg.report().pvs[0].uuid));
     assert!(lacks(&vg, 1) && holds(&stays, 2));
 }
 
