@@ -264,7 +264,7 @@ pub fn verifying_fio(name: &str, node: &Path) -> std::process::Child {
         .arg(format!("--name={name}"))
         .args(["--direct=1", "--ioengine=libaio", "--iodepth=16", "--rw=randwrite", "--size=96m", "--fallocate=none"])
         .args(["--bsrange=512-64k", "--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"])
-        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse"])
+        .args(["--fdatasync=64", "--time_based", "--runtime=600", "--randseed=7", "--output-format=terse", "--thread"])
         .arg(format!("--filename={}", node.display()))
         .current_dir(dir())
         .stdout(Stdio::piped())
