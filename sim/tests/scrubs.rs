@@ -24,10 +24,16 @@ impl Made {
 
     /// A scrub of a volume, from its beginning to its end.
     fn scrub(&self, vol: Vol, is_repair: bool) -> Op {
-        let (group, handle) = (self.client.group.clone(), self.world.handle());
-        let id = self.client.id(vol).unwrap();
+        let (group, id, end) = (self.client.group.clone(), self.client.id(vol).unwrap(), self.end_of_scrub());
         Box::pin(async move {
             group.start_scrub(id, is_repair)?;
+            end.await
+        })
+    }
+
+    fn end_of_scrub(&self) -> Op {
+        let (group, handle) = (self.client.group.clone(), self.world.handle());
+        Box::pin(async move {
             while group.is_scrubbing() {
                 handle.sleep(Duration::from_micros(200)).await;
             }
@@ -152,12 +158,7 @@ fn what_cannot_be_compared_is_not() {
     group.start_scrub(id, false).unwrap();
     assert!(group.start_scrub(id, false).is_err());
     assert!(group.stop_scrub(id));
-    let (waiting, handle) = (group.clone(), made.world.handle());
-    made.world.run(async move {
-        while waiting.is_scrubbing() {
-            handle.sleep(Duration::from_micros(100)).await;
-        }
-    });
+    made.world.run(made.end_of_scrub()).unwrap();
     let ended = group.take_ended_scrubs();
     assert!(ended.len() == 1 && ended[0].1.is_incomplete, "{ended:?}");
     assert!(!group.stop_scrub(id));

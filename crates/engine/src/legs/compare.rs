@@ -1,8 +1,7 @@
 //! Legs that should be equal are compared (ML10).
 
 use super::layer::Legs;
-use super::read::MAX_TO_HEAL;
-use super::state::{Begun, Unsure};
+use super::state::Unsure;
 use super::table::{Part, Piece, place_of};
 use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, Segment, Segments, start};
 use crate::planted;
@@ -25,16 +24,9 @@ impl Legs {
     /// Compares the legs of a place of a first leg, whose contents must be in use: what was never written may differ.
     pub async fn compare(&self, place: Segment) -> Result<Differences, DiskError> {
         let own = Segments::from_slice(&[place]);
-        let is_open = planted::is("compared_without_window");
-        let id = self.state.lock().enter(&if is_open { Segments::new() } else { own.clone() });
         // A discard may begin whatever state the legs are in, and opens no region.
-        let begun = match self.turn(id, &own, DiskOpKind::Discard).await {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.leave(id, &Begun::default());
-                return Err(error);
-            }
-        };
+        let is_open = planted::is("compared_without_window");
+        let (id, begun) = self.window(&own, DiskOpKind::Discard, is_open).await?;
         let mut found = Differences::default();
         for part in &begun.parts {
             if let Part::Mirrored(piece) = part {
@@ -80,10 +72,7 @@ impl Legs {
                     found.unreadable += u64::from(block.legs[0].len);
                     let mut state = self.state.lock();
                     for (leg, _) in [first, second].iter().enumerate().filter(|(_, read)| read.is_err()) {
-                        state.report_of(block.legs[leg].pv).read_errors += 1;
-                        if state.to_heal.len() < MAX_TO_HEAL && !state.pvs.is_read_only {
-                            state.to_heal.push_back((block.place(), leg));
-                        }
+                        state.note_unreadable(&block, leg);
                     }
                     drop(state);
                     self.wake_owner();

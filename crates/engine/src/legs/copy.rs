@@ -42,15 +42,7 @@ impl Legs {
     /// Copies a window of an unsure range, as far as it is unsure still. No write to it is in flight meanwhile.
     async fn copy_window(&self, place: &Place) -> Result<(), DiskError> {
         let own = Segments::from_slice(&[segment_of(place)]);
-        let is_open = planted::is("copied_without_window");
-        let id = self.state.lock().enter(&if is_open { Segments::new() } else { own.clone() });
-        let begun = match self.turn(id, &own, DiskOpKind::Write).await {
-            Ok(begun) => begun,
-            Err(error) => {
-                self.leave(id, &Begun::default());
-                return Err(error);
-            }
-        };
+        let (id, begun) = self.window(&own, DiskOpKind::Write, planted::is("copied_without_window")).await?;
         let outcome = self.copy_parts(&begun).await;
         self.leave(id, &begun);
         outcome
@@ -213,18 +205,9 @@ impl Legs {
             let window = (place.0, at..place.1.end.min(at + WINDOW));
             at = window.1.end;
             let own = Segments::from_slice(&[segment_of(&window)]);
-            let id = self.state.lock().enter(&own);
-            let outcome = match self.turn(id, &own, DiskOpKind::Write).await {
-                Ok(begun) => {
-                    let outcome = self.heal_parts(&begun, bad).await;
-                    self.leave(id, &begun);
-                    outcome
-                }
-                Err(error) => {
-                    self.leave(id, &Begun::default());
-                    Err(error)
-                }
-            };
+            let (id, begun) = self.window(&own, DiskOpKind::Write, false).await?;
+            let outcome = self.heal_parts(&begun, bad).await;
+            self.leave(id, &begun);
             outcome?;
         }
         Ok(())

@@ -10,8 +10,6 @@ use smallvec::SmallVec;
 
 /// What is read together if neither leg can give all of it.
 const SMALLEST: u32 = 4096;
-/// Places that wait to be healed, at most.
-pub(super) const MAX_TO_HEAL: usize = 1024;
 
 /// The places from which a request is read, and the leg of each part.
 pub struct Plan {
@@ -158,13 +156,7 @@ impl Legs {
         let other = if planted::is("other_leg_not_asked") { None } else { self.state.lock().other_leg(piece, leg) };
         let Some(other) = other else { return Err(error) };
         self.read_into(piece.legs[other], buf).await.map_err(|_| error)?;
-        {
-            let mut state = self.state.lock();
-            state.report_of(piece.legs[leg].pv).read_errors += 1;
-            if state.to_heal.len() < MAX_TO_HEAL && !state.pvs.is_read_only {
-                state.to_heal.push_back((piece.place(), leg));
-            }
-        }
+        self.state.lock().note_unreadable(piece, leg);
         self.wake_owner();
         Ok(())
     }

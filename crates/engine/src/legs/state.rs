@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 const EIO: i32 = 5;
+/// Places that wait to be healed, at most.
+const MAX_TO_HEAL: usize = 1024;
 
 /// A region that counts as open. Its physical volume, and its number.
 pub type RegionId = (u16, u32);
@@ -342,6 +344,14 @@ impl State {
     /// Whether something is being filled or caught up.
     pub fn is_catching_up(&self) -> bool {
         !self.pvs.behind.is_empty() || self.table.runs().any(|run| run.filling.is_some())
+    }
+
+    /// A leg cannot read this piece, and the other one can: it is to be written anew (ML8).
+    pub fn note_unreadable(&mut self, piece: &Piece, leg: usize) {
+        self.report_of(piece.legs[leg].pv).read_errors += 1;
+        if self.to_heal.len() < MAX_TO_HEAL && !self.pvs.is_read_only {
+            self.to_heal.push_back((piece.place(), leg));
+        }
     }
 
     pub fn report_of(&mut self, pv: PvIndex) -> &mut PvReport {

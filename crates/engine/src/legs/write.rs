@@ -22,6 +22,24 @@ impl Legs {
         }
     }
 
+    /// Waits until no write to a place is in flight. None begins until the place is [left](Self::leave). `is_open`: a planted
+    /// bug, writes do not wait.
+    pub(super) async fn window(
+        &self,
+        own: &Segments,
+        op: DiskOpKind,
+        is_open: bool,
+    ) -> Result<(u64, Begun), DiskError> {
+        let id = self.state.lock().enter(&if is_open { Segments::new() } else { own.clone() });
+        match self.turn(id, own, op).await {
+            Ok(begun) => Ok((id, begun)),
+            Err(error) => {
+                self.leave(id, &Begun::default());
+                Err(error)
+            }
+        }
+    }
+
     pub(super) fn leave(&self, id: u64, begun: &Begun) {
         self.state.lock().leave(id, &begun.regions);
         self.changed.notify();
