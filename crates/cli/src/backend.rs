@@ -248,11 +248,10 @@ pub trait Backend {
     fn clear_remains(&mut self, group: &str) -> Answer<Option<usize>>;
     /// Accepts the disks of a stopped group in their present state.
     fn accept_disks(&mut self, group: &str) -> Answer<()>;
-    /// Lets servers open the group without the physical volumes that are missing now. `anyway`: also if this host has seen a
-    /// newer state of it.
     /// Whether the physical volume at this path was made smaller while its group needed it.
     fn was_cut(&mut self, path: &str) -> bool;
-
+    /// Lets servers open the group without the physical volumes that are missing now. `anyway`: also if this host has seen a
+    /// newer state of it.
     fn go_on_without(&mut self, group: &str, anyway: bool) -> Answer<WentOn>;
     /// Verifies a group that no process has open. `progress` is called with the metadata nodes that were read, and an
     /// upper bound of them.

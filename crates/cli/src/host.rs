@@ -272,12 +272,13 @@ impl Backend for Host {
                 let path = pv.path.display().to_string();
                 let group = pv.membership().map(|membership| membership.group_name.clone());
                 let usable = pv.label().map_or(pv.size, |label| label.size.min(pv.size));
-                let shrank =
-                    |size: u64| {
+                let shrank = pv.lost_size().map(|size| {
                     let has = pv.size;
-                    format!("the device shrank: it has {has} bytes, the physical volume {size}; make its device as large again.")
-                };
-                let shrank = pv.lost_size().map(shrank);
+                    format!(
+                        "the device shrank: it has {has} bytes, the physical volume {size}; make its device as large \
+                         again."
+                    )
+                });
                 let (uuid, trouble) = match pv.state {
                     PvState::Present(label) => (Some(label.pv_uuid), shrank),
                     PvState::Damaged(why) => (None, Some(format!("the label is damaged ({why})."))),

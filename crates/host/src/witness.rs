@@ -28,6 +28,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// How long a server waits for a helper that writes here, and after how long one that failed is asked again.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const AGAIN: Duration = Duration::from_secs(60);
 /// So many groups have files, at most.
 const MAX_GROUPS: usize = 1000;
 /// Longer files are none of ours: a group has 64 physical volumes at most.

@@ -191,11 +191,12 @@ fn either_disk_of_a_group_that_grew_is_enough() {
 #[test]
 fn the_only_disk_with_the_newest_data_is_not_given_up_unasked() {
     let (world, disks) = made("mirbehind");
+    let places = [0, 16, 32, 48, 64, 80, 96, 112];
     world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
-    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| write(&world, "m", *at, b'1'));
+    places.iter().for_each(|at| write(&world, "m", *at, b'1'));
     close(&world);
     let away = open_without(&world, &disks[1]);
-    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| write(&world, "m", *at, b'2'));
+    places.iter().for_each(|at| write(&world, "m", *at, b'2'));
     fs::rename(&away, &disks[1]).unwrap();
     world.ok("vgextend --restoremissing VG b");
     let server = world.server().unwrap();
@@ -209,7 +210,7 @@ fn the_only_disk_with_the_newest_data_is_not_given_up_unasked() {
     if field(&world, "lvs --noheadings -o lv_health_status VG/m") == "partial" {
         let removed = world.run("vgreduce --removemissing VG");
         if removed.status.success() {
-            [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| holds(&world, "m", *at, b'2'));
+            places.iter().for_each(|at| holds(&world, "m", *at, b'2'));
             return;
         }
         let said = String::from_utf8_lossy(&removed.stderr).into_owned();
@@ -219,7 +220,7 @@ fn the_only_disk_with_the_newest_data_is_not_given_up_unasked() {
     fs::rename(&away, &disks[0]).unwrap();
     world.ok("vgextend --restoremissing VG a");
     world.ok("vgchange -ay VG");
-    [0, 16, 32, 48, 64, 80, 96, 112].iter().for_each(|at| holds(&world, "m", *at, b'2'));
+    places.iter().for_each(|at| holds(&world, "m", *at, b'2'));
     close(&world);
 }
 

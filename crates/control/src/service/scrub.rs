@@ -5,6 +5,7 @@ use super::failure::{Failure, Result};
 use super::platform::About;
 use crate::history::What;
 use crate::protocol::{ErrorKind, Outcome, ScrubAction, ScrubReport};
+use rowen_engine::error::Error;
 use rowen_engine::group::{ScrubInfo, SegmentType};
 
 impl Service {
@@ -20,7 +21,8 @@ impl Service {
         }
         match action {
             ScrubAction::Check | ScrubAction::Repair => {
-                if self.group.is_scrubbing() {
+                let begun = self.group.start_scrub(volume.id, action == ScrubAction::Repair);
+                if let Err(Error::Busy(_)) = begun {
                     let message = format!(
                         "Copies of volume group {} are being compared already. Wait for its end (lvs -o \
                          name,raid_sync_action,sync_percent), or end it with lvchange --syncaction idle.",
@@ -28,7 +30,7 @@ impl Service {
                     );
                     return Err(Failure::new(ErrorKind::InUse, message));
                 }
-                self.told(self.group.start_scrub(volume.id, action == ScrubAction::Repair), name)?;
+                self.told(begun, name)?;
             }
             ScrubAction::Stop => {
                 self.group.stop_scrub(volume.id);

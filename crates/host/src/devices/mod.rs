@@ -32,7 +32,7 @@ pub use error::{Error, shrank};
 pub use plain::{Identity, LETTING_GO, Plain, PlainDisks, block_on};
 pub use scan::{
     GroupDevices, GroupSummary, Pv, PvState, Scan, find_group, find_group_but, find_group_without, groups_under,
-    name_of, read_pv, scan, scan_until, shrunk,
+    name_of, read_pv, scan, scan_until,
 };
 pub(crate) use scan::{candidates_until, file_paths};
 pub use udev::properties as udev_properties;

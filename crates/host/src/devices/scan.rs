@@ -61,6 +61,8 @@ pub struct GroupDevices {
     pub name: String,
     pub uuid: Uuid,
     pub paths: Vec<PathBuf>,
+    /// Those that are left out because their devices have become too small.
+    pub too_small: Vec<Uuid>,
 }
 
 /// A group as its labels describe it, whether or not it can be opened.
@@ -191,14 +193,6 @@ pub fn find_group_without(name: &str, anyway: bool) -> Result<GroupDevices, Erro
         scan.witnessed.clear();
     }
     scan.group_without(name)
-}
-
-/// The members of the group `name` whose devices have become too small.
-pub fn shrunk(name: &str) -> Result<Vec<Uuid>, Error> {
-    let scan = scan()?;
-    let of_group = |pv: &&Pv| pv.membership().is_some_and(|membership| membership.group_name == name);
-    let shrunk = scan.pvs.iter().filter(of_group).filter(|pv| pv.lost_size().is_some());
-    Ok(shrunk.filter_map(|pv| Some(pv.label()?.pv_uuid)).collect())
 }
 
 /// The group's name on its newest label. Its members are read at the stored paths of a group with one of these names.
@@ -461,7 +455,7 @@ impl Scan {
         }
         self.is_no_older(name, newest)?;
         let mut paths = Vec::with_capacity(newest.members.len());
-        let (mut missing, mut shrunk) = (Vec::new(), Vec::new());
+        let (mut missing, mut shrunk, mut too_small) = (Vec::new(), Vec::new(), Vec::new());
         for uuid in &newest.members {
             // A member that is out is not used before it was taken back.
             if newest.out.contains(uuid) || lost.contains(uuid) {
@@ -474,7 +468,10 @@ impl Scan {
                 [] => missing.push((*uuid, self.last_place(uuid))),
                 [pv] => match pv.lost_size() {
                     None => paths.push(pv.path.clone()),
-                    Some(_) if may_miss => paths.push(PathBuf::from(MISSING)),
+                    Some(_) if may_miss => {
+                        too_small.push(*uuid);
+                        paths.push(PathBuf::from(MISSING));
+                    }
                     Some(size) => shrunk.push((pv.path.clone(), pv.size, size)),
                 },
                 _ => {
@@ -487,7 +484,7 @@ impl Scan {
             return Err(Error::Shrunk { group: name.to_owned(), pvs: shrunk });
         }
         if missing.is_empty() {
-            return Ok(GroupDevices { name: name.to_owned(), uuid: newest.group_uuid, paths });
+            return Ok(GroupDevices { name: name.to_owned(), uuid: newest.group_uuid, paths, too_small });
         }
         let paths = |is_so: fn(&PvState) -> bool| {
             self.pvs.iter().filter(|pv| is_so(&pv.state)).map(|pv| pv.path.clone()).collect()

@@ -25,10 +25,8 @@ use rowen_engine::units::Uuid;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::Instant;
 
-/// How long the host's own file may take.
-const WITNESS: Duration = Duration::from_secs(5);
 /// How many looks in a row must find it.
 const SURE: u32 = 2;
 
@@ -147,8 +145,9 @@ pub struct Search {
     was_away: bool,
     found: u32,
     logged: Option<String>,
-    /// The physical volumes that this host will remember as cut.
+    /// The physical volumes that this host will remember as cut, and when that was tried last.
     cut: Vec<Uuid>,
+    tried: Option<Instant>,
 }
 
 impl Search {
@@ -177,10 +176,15 @@ impl Search {
 
     /// The note of this boot is not enough (NW5).
     fn remember_cut(&mut self, noted: &[LostPv]) {
-        for pv in noted.iter().filter(|lost| lost.is_cut()).filter_map(LostPv::uuid) {
-            if !self.cut.contains(&pv) && witness::ask(witness::Work::Cut(pv.0), WITNESS).is_ok() {
-                self.cut.push(pv);
-            }
+        let mut cut = noted.iter().filter(|lost| lost.is_cut()).filter_map(LostPv::uuid);
+        let Some(pv) = cut.find(|pv| !self.cut.contains(pv)) else { return };
+        if self.tried.is_some_and(|tried| tried.elapsed() < witness::AGAIN) {
+            return;
+        }
+        match witness::ask(witness::Work::Cut(pv.0), witness::LIMIT) {
+            Ok(()) => self.cut.push(pv),
+            // A helper may hang: not another one at once.
+            Err(_) => self.tried = Some(Instant::now()),
         }
     }
 

@@ -37,10 +37,6 @@ struct Witness {
     trouble: Option<String>,
 }
 
-/// How long a witness may take to write, and after how long one that could not is asked again.
-const WITNESS: Duration = Duration::from_secs(5);
-const WITNESS_AGAIN: Duration = Duration::from_secs(60);
-
 impl ServerNotes {
     pub fn new(group: &str, archive: Arc<Archive>) -> io::Result<ServerNotes> {
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -49,7 +45,7 @@ impl ServerNotes {
 
     /// What could not be written down is tried again, now and then (NW1).
     pub fn rewrite_witness(&self) {
-        let late = self.witness.lock().late.clone().filter(|(_, since)| since.elapsed() >= WITNESS_AGAIN);
+        let late = self.witness.lock().late.clone().filter(|(_, since)| since.elapsed() >= witness::AGAIN);
         if let Some((membership, _)) = late
             && let Err(e) = self.membership(&membership)
         {
@@ -59,7 +55,7 @@ impl ServerNotes {
 
     /// The group is gone.
     pub fn forget_witness(&self, group: Uuid) {
-        if let Err(e) = witness::ask(witness::Work::Forget(group.0), WITNESS) {
+        if let Err(e) = witness::ask(witness::Work::Forget(group.0), witness::LIMIT) {
             log::warning(format_args!("{} stays: {e}", witness::path(group).display()));
         }
     }
@@ -154,7 +150,7 @@ impl Notes for ServerNotes {
     }
 
     fn membership(&self, membership: &Membership) -> io::Result<()> {
-        let written = witness::ask(witness::Work::Note(membership.clone()), WITNESS);
+        let written = witness::ask(witness::Work::Note(membership.clone()), witness::LIMIT);
         let mut witness = self.witness.lock();
         let was_told = witness.late.is_some();
         witness.late = written.is_err().then(|| (membership.clone(), Instant::now()));

@@ -42,8 +42,8 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let internal = |doing, e: std::io::Error| {
         Failure::new(ErrorKind::Internal, format!("Cannot {doing} volume group \"{group}\": {e}."))
     };
-    for pv in devices::shrunk(group)? {
-        witness::note_cut(pv).map_err(|e| internal("note what shrank in", e))?;
+    for pv in &members.too_small {
+        witness::note_cut(*pv).map_err(|e| internal("note what shrank in", e))?;
     }
     let begun = Instant::now();
     let wait = || {
