@@ -67,12 +67,21 @@ pub fn rename_group_dir(from: &str, to: &str) -> io::Result<()> {
         _ => {}
     }
     // Remains of an earlier group with that name.
-    match std::fs::remove_dir_all(&new) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+    remove_group_dir(to)?;
     std::fs::rename(&old, &new)
         .map_err(|e| io::Error::new(e.kind(), format!("{} to {}: {e}", old.display(), new.display())))
+}
+
+/// Removes a group's run directory, if there is one. The directory goes at once: a process that makes it again meanwhile, for the
+/// next group of that name, loses nothing of its own. (`@` cannot be part of a group's name.)
+pub fn remove_group_dir(group: &str) -> io::Result<()> {
+    let removed = run_dir().join(format!("removed@{group}"));
+    let unless_gone =
+        |done: io::Result<()>| done.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
+    // Remains of a process that was killed here.
+    unless_gone(std::fs::remove_dir_all(&removed))?;
+    unless_gone(std::fs::rename(group_dir(group), &removed))?;
+    unless_gone(std::fs::remove_dir_all(&removed))
 }
 
 /// Makes `path` and its parents, open to root alone.

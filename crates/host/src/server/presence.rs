@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Held by a server while it runs. The kernel releases it when the process ends, however it ends.
 pub struct Presence {
@@ -18,14 +18,29 @@ pub struct Presence {
 #[derive(Debug)]
 pub struct Taken(pub Option<u32>);
 
+/// How often the directory may go between its making and the opening of a file in it.
+const GOES: usize = 100;
+
+/// Opens the file at `path`, and makes its directory. The server of a removed group may move that directory away in between.
+fn open(path: &Path) -> io::Result<File> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let mut tries = 0..GOES;
+    loop {
+        paths::make_private_dir(dir)?;
+        let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(path);
+        match file {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && tries.next().is_some() => {}
+            file => return file,
+        }
+    }
+}
+
 /// Opens the file at `path` and locks it. A group that is removed takes its files along: a lock on a file that has lost
 /// its name is worth nothing, so the file is opened again.
 fn lock(path: &Path, wait: bool) -> io::Result<std::result::Result<File, File>> {
     let how = if wait { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
     loop {
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        paths::make_private_dir(dir)?;
-        let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
+        let file = open(path)?;
         match rustix::fs::flock(&file, how) {
             Ok(()) if has_name(&file, path) => return Ok(Ok(file)),
             Ok(()) | Err(Errno::INTR) => {}
@@ -68,14 +83,21 @@ pub fn take_when_free(group: &str, wait: impl Fn() -> bool) -> io::Result<Option
 
 /// Held by a command while it starts a server: of several commands, one starts it and the others wait here.
 pub struct StartLock {
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
 impl StartLock {
     /// Waits until no other command is starting the group's server.
     pub fn take(group: &str) -> io::Result<StartLock> {
-        match lock(&paths::start_lock(group), true)? {
-            Ok(file) | Err(file) => Ok(StartLock { _file: file }),
+        let path = paths::start_lock(group);
+        match lock(&path, true)? {
+            Ok(file) | Err(file) => Ok(StartLock { file, path }),
         }
+    }
+
+    /// Whether other commands wait for this lock. They do not if it went with the directory of a removed group.
+    pub fn counts(&self) -> bool {
+        has_name(&self.file, &self.path)
     }
 }

@@ -735,7 +735,7 @@ fn leave(server: &Server) {
 /// A removed group leaves nothing in the run directory. This process still has its locks: a process that waits for one
 /// finds that the file is gone, and tries again.
 fn remove_traces(group: &str) {
-    if let Err(e) = std::fs::remove_dir_all(paths::group_dir(group)) {
+    if let Err(e) = paths::remove_group_dir(group) {
         log::warning(format_args!("cannot remove {}: {e}", paths::group_dir(group).display()));
     }
 }

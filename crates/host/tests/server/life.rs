@@ -54,6 +54,10 @@ pub const TESTS: &[Test] = &[
         "life::disks_of_a_removed_group_are_free_before_its_server_ends",
         disks_of_a_removed_group_are_free_before_its_server_ends,
     ),
+    (
+        "life::the_next_group_of_that_name_starts_when_the_directory_goes",
+        the_next_group_of_that_name_starts_when_the_directory_goes,
+    ),
     ("life::a_closed_group_is_checked", a_closed_group_is_checked),
     ("life::a_check_keeps_no_server_out", a_check_keeps_no_server_out),
 ];
@@ -384,6 +388,34 @@ fn disks_of_a_removed_group_are_free_before_its_server_ends() {
     assert!(lives(pid));
     drop(pause);
     wait_for("the server's end", || !lives(pid));
+}
+
+/// EN3: the directory goes after the command has taken the lock in it.
+fn the_next_group_of_that_name_starts_when_the_directory_goes() {
+    let vg = Vg::make(&[64 * MIB]);
+    let directory = paths::group_dir(&vg.name);
+    fs::create_dir_all(&directory).unwrap();
+    // It stands for the server of the removed group, which answers nobody any more.
+    let ends = UnixListener::bind(paths::control_socket(&vg.name)).unwrap();
+    let name = vg.name.clone();
+    let starts = std::thread::spawn(move || server::ensure_running(&name).map(drop));
+    let has_lock = || {
+        File::open(paths::start_lock(&vg.name))
+            .is_ok_and(|lock| rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err())
+    };
+    loop {
+        let (asks, _) = ends.accept().unwrap();
+        if has_lock() {
+            paths::remove_group_dir(&vg.name).unwrap();
+            drop(asks);
+            break;
+        }
+    }
+    starts.join().unwrap().unwrap();
+    assert!(directory.is_dir(), "the new server has a directory of its own");
+    let remains = fs::read_dir(paths::run_dir()).unwrap().flatten();
+    let remains = remains.filter(|entry| entry.file_name().to_string_lossy().starts_with("removed@"));
+    assert_eq!(remains.count(), 0, "the directory of the removed group is gone");
 }
 
 fn a_closed_group_is_checked() {
