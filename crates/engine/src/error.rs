@@ -1,7 +1,7 @@
 //! Errors: three kinds that are never mixed. A programming error fails an assert. Corruption is a typed error (what was
 //! expected, what was found, where). All other errors say what the caller must do.
 
-use crate::disk::DiskError;
+use crate::disk::{DiskError, PvIndex};
 use std::fmt;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -42,6 +42,9 @@ pub enum Error {
     Moved,
     /// The on-disk format has features that this program does not know.
     Unsupported(String),
+    /// This physical volume is an older copy of itself: another one knows that it lacks something that was written to mirrors
+    /// (ML11).
+    OlderCopy(PvIndex),
     /// A physical volume that the group needs was not given.
     MissingPv(String),
     /// The group or volume was closed.
@@ -83,6 +86,12 @@ impl fmt::Display for Error {
                 write!(f, "the volume group stopped after a failed write ({why}); reopen it once the disk is well")
             }
             Error::DiskLost(error) => write!(f, "{error}; the volume group goes on without it"),
+            Error::OlderCopy(pv) => write!(
+                f,
+                "physical volume {} is an older copy: it lacks what was written to mirrored volumes later; attach its newest copy, \
+                 or detach this one and go on without it",
+                pv.0
+            ),
             Error::Closed => f.write_str("the volume is closed"),
         }
     }

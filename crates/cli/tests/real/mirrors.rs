@@ -138,6 +138,78 @@ fn a_disk_that_is_cut_in_use_is_left() {
     world.ok("vgchange -an VG");
 }
 
+/// The tally of a disk, and what it knows of the first two (docs/format.md, TallyRecord).
+fn tallies(disk: &Path) -> [u32; 3] {
+    let mut record = [0; 28];
+    File::open(disk).unwrap().read_exact_at(&mut record, 917_504).unwrap();
+    [16, 20, 24].map(|at| u32::from_le_bytes(record[at..at + 4].try_into().unwrap()))
+}
+
+/// Two disks with a mirrored volume, a copy of one of them that was made while the group was open, and a path for the disk
+/// that left. The copy lacks the first write.
+fn with_older_copy(name: &str) -> (World, [PathBuf; 2], [PathBuf; 2]) {
+    let (world, disks) = made(name);
+    world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
+    let [older, newest] = ["older", "newest"].map(|name| disks[0].with_extension(name));
+    fs::copy(&disks[0], &older).unwrap();
+    write(&world, "m", 0, b'm');
+    let until = Instant::now() + Duration::from_secs(60);
+    while tallies(&disks[1])[1] <= tallies(&older)[0] {
+        assert!(Instant::now() < until, "nobody counts: {:?}", tallies(&disks[1]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (world, disks, [older, newest])
+}
+
+fn kill_server(world: &World) {
+    let server = world.server().unwrap();
+    tool("kill", &["-9", &server.to_string()]);
+    while Path::new(&format!("/proc/{server}")).exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// ML11: users wait for the newest copy, and read nothing else.
+#[test]
+fn an_older_copy_of_one_disk_is_not_opened() {
+    let (world, disks, [older, newest]) = with_older_copy("mirolder");
+    fs::rename(&disks[0], &newest).unwrap();
+    fs::rename(&older, &disks[0]).unwrap();
+    kill_server(&world);
+    std::thread::scope(|threads| {
+        let waits = threads.spawn(|| holds(&world, "m", 0, b'm'));
+        world.refused("vgchange -ay VG", 5, &format!("{} of volume group \"VG\" is an older copy", disks[0].display()));
+        assert!(!waits.is_finished());
+        fs::rename(&disks[0], &older).unwrap();
+        fs::rename(&newest, &disks[0]).unwrap();
+        waits.join().unwrap();
+    });
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
+/// ML11: the group went on without the disk.
+#[test]
+fn an_older_copy_of_one_disk_is_not_taken_back() {
+    let (world, disks, [older, newest]) = with_older_copy("mirback");
+    fs::rename(&disks[0], &newest).unwrap();
+    kill_server(&world);
+    world.ok("vgchange -ay --activationmode degraded VG");
+    fs::rename(&older, &disks[0]).unwrap();
+    let copy = fs::read(&disks[0]).unwrap();
+    world.refused("vgextend --restoremissing VG a", 5, "is an older copy");
+    assert!(fs::read(&disks[0]).unwrap() == copy, "nothing was written to it");
+    // Its server was killed, so the next flush fails (RT6).
+    File::options().write(true).open(world.node("m")).unwrap().sync_data().expect_err("something may be lost");
+    write(&world, "m", 60, b'n');
+    fs::rename(&newest, &disks[0]).unwrap();
+    world.ok("vgextend --restoremissing VG a");
+    wait_in_sync(&world);
+    [(0, b'm'), (60, b'n')].into_iter().for_each(|(at, byte)| holds(&world, "m", at, byte));
+    world.ok("check VG");
+    world.ok("vgchange -an VG");
+}
+
 #[test]
 fn a_disk_that_shrank_is_named_and_can_be_left_out() {
     let (world, disks) = made("mirshrank");

@@ -56,7 +56,7 @@ pub fn engine_kind(error: &Error) -> ErrorKind {
         Error::Disk(_) | Error::Poisoned(_) => ErrorKind::Io,
         Error::Corrupt { .. } => ErrorKind::Damaged,
         Error::NoSpace { .. } | Error::NoRoom(_) => ErrorKind::NoSpace,
-        Error::NotFound(_) | Error::MissingPv(_) => ErrorKind::NotFound,
+        Error::NotFound(_) | Error::MissingPv(_) | Error::OlderCopy(_) => ErrorKind::NotFound,
         Error::Exists(_) => ErrorKind::Exists,
         Error::Invalid(_) | Error::Unrelated => ErrorKind::Invalid,
         Error::Moved => ErrorKind::Changed,
@@ -129,6 +129,11 @@ impl Context<'_> {
                 format!("{} Volume group \"{group}\" goes on without it; try again.", self.disk_sentence(error))
             }
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
+            Error::OlderCopy(pv) => format!(
+                "Physical volume {} of volume group \"{group}\" is an older copy: it lacks what was written to mirrored volumes later. \
+                 Attach its newest copy; or detach this one, and the group can go on without it.",
+                self.device(*pv)
+            ),
             Error::MissingPv(why) if why == WHILE_MISSING => format!(
                 "Cannot change VG {group} while PVs are missing.\n\
                  See vgreduce --removemissing and vgextend --restoremissing.\n\

@@ -47,6 +47,7 @@ fn everything_is_a_whole_sentence() {
         Error::Poisoned("flush: error 5".into()),
         Error::Closed,
         Error::DiskLost(DiskError { op: DiskOpKind::Flush, pv: PvIndex(0), offset: 0, errno: 5 }),
+        Error::OlderCopy(PvIndex(1)),
         Error::ReadOnly,
         Error::InvalidSnapshot,
         Error::Unrelated,

@@ -12,6 +12,7 @@ pub mod packed;
 pub mod record;
 pub mod stream;
 pub mod superblock;
+pub mod tally;
 pub mod zones;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `docs/format.md` against the code: every record's table row by row, every constant, every kind of journal record.
 
 use super::record::Field;
-use super::{codec, intents, journal, node, stream, superblock, zones};
+use super::{codec, intents, journal, node, stream, superblock, tally, zones};
 use crate::model::{self, AllocPolicy, Attributes, FullPolicy, GroupAttributes, PvFlags, VolumeKind, VolumeState};
 use crate::units::{LvBlock, Seq, TreeId, Uuid, VolumeId};
 use crate::unproven::UnprovenRun;
@@ -28,6 +28,7 @@ fn records() -> Vec<(&'static str, usize, &'static [Field])> {
         zones::ZoneTableRecord,
         zones::ZoneRecord,
         intents::IntentsRecord,
+        tally::TallyRecord,
         stream::IndexHeader,
         stream::IndexEntry,
         stream::PageHeader,
@@ -140,6 +141,7 @@ fn every_record_is_listed() {
         ("record", include_str!("record.rs")),
         ("stream", include_str!("stream.rs")),
         ("superblock", include_str!("superblock.rs")),
+        ("tally", include_str!("tally.rs")),
         ("zones", include_str!("zones.rs")),
     ];
     let declared = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));

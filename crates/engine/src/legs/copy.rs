@@ -164,6 +164,11 @@ impl Legs {
             self.settle().await?;
             return Ok(true);
         }
+        let is_count_due = self.state.lock().is_count_due;
+        if is_count_due {
+            self.count().await?;
+            return Ok(true);
+        }
         let to_heal = self.state.lock().to_heal.pop_front();
         if let Some((place, leg)) = to_heal {
             self.heal(&place, leg).await?;

@@ -17,7 +17,7 @@ pub const ROUND: Duration = Duration::from_secs(30);
 /// Sectors are written together, in the largest sector that a disk may have.
 const TOGETHER: u32 = 8;
 const SECTOR: usize = 512;
-const BLOCK: usize = 4096;
+pub const BLOCK: usize = 4096;
 /// Blocks of intents on a physical volume.
 pub const BLOCKS: u32 = INTENT_SECTORS / TOGETHER;
 /// Regions that are declared ahead of a sequential writer.
@@ -134,6 +134,8 @@ impl Legs {
             let mut blocks = BTreeSet::new();
             // One that was returning may have failed meanwhile.
             regions.retain(|region| state.has_intents(PvIndex(region.0)));
+            // The disks have not counted since before a pause.
+            state.is_count_due |= state.regions.is_empty() && !regions.is_empty();
             for region in &regions {
                 let new = Region { is_durable: false, writes: 0, touched: round };
                 let known = state.regions.entry(*region).or_insert(new);
@@ -154,7 +156,11 @@ impl Legs {
                 _ => {}
             }
         }
+        let is_count_due = state.is_count_due;
         drop(state);
+        if is_count_due {
+            self.wake_owner();
+        }
         self.start_timer();
         outcome
     }
@@ -165,6 +171,12 @@ impl Legs {
             return Ok(());
         }
         let (buf, segments) = self.images(blocks);
+        self.write_own(buf, segments, durably).await
+    }
+
+    /// Writes what the layer keeps on the disks. A disk that fails what must be durable is left, if the group can do
+    /// without it.
+    pub(super) async fn write_own(&self, buf: PageBuf, segments: Segments, durably: bool) -> Result<(), DiskError> {
         let buf = Arc::new(buf);
         let write = |segments: Segments| start(&*self.disks, DiskOp::Write { segments, buf: buf.clone() });
         if write(segments.clone()).await.is_err() {
@@ -277,7 +289,7 @@ impl Legs {
 
     /// One round of settling (ML4).
     pub(super) async fn settle(&self) -> Result<(), DiskError> {
-        let has_any = {
+        let (has_any, is_count_due) = {
             let mut state = self.state.lock();
             state.is_round_due = false;
             state.round += 1;
@@ -285,13 +297,19 @@ impl Legs {
             state.unsure.values_mut().for_each(|unsure| unsure.is_stuck = false);
             let round = state.round;
             let is_quiet = |region: &Region| region.writes == 0 && region.touched + 1 < round;
-            state.regions.iter().any(|(id, region)| is_quiet(region) && state.can_settle(*id))
+            let has_any = state.regions.iter().any(|(id, region)| is_quiet(region) && state.can_settle(*id));
+            (has_any, state.is_step_due())
         };
+        if has_any || is_count_due {
+            // Its first flush makes the data durable, too. So whoever has the new tally has all of it (ML11).
+            if planted::is("cleared_uncounted") {
+                self.flush().await?;
+            } else if !planted::is("settled_unflushed") {
+                self.count().await?;
+            }
+        }
         if has_any {
             let round = self.state.lock().round;
-            if !planted::is("settled_unflushed") {
-                self.flush().await?;
-            }
             self.intents_turn().await;
             let blocks: BTreeSet<BlockId> = {
                 let mut state = self.state.lock();

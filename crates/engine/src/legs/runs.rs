@@ -47,6 +47,7 @@ impl Legs {
             legs.map(|leg| leg.pv).filter(|pv| state.is_in(*pv)).collect()
         };
         self.set_active();
+        self.open_tallies(&in_use).await?;
         let mut open: BTreeSet<RegionId> = BTreeSet::new();
         for pv in in_use {
             open.append(&mut self.load(pv).await);
@@ -76,13 +77,12 @@ impl Legs {
     /// known here.
     pub async fn set_runs(self: &Arc<Self>, runs: Vec<MirroredRun>) -> Result<()> {
         check(&runs)?;
-        let (regions, new_pvs, changed, before) = {
+        let new_pvs = self.new_pvs(&Table::new(&runs));
+        // Before they count together with the others.
+        self.begin_tallies(&new_pvs).await?;
+        let (regions, changed, before) = {
             let mut state = self.state.lock();
             let new = Table::new(&runs);
-            let pvs = |table: &Table| -> BTreeSet<PvIndex> {
-                table.runs().flat_map(|run| run.legs).map(|leg| leg.pv).collect()
-            };
-            let new_pvs: Vec<PvIndex> = pvs(&new).difference(&pvs(&state.table)).copied().collect();
             let changed = changes(&state.table, &new);
             let old = std::mem::replace(&mut state.table, new);
             for place in &changed {
@@ -98,8 +98,7 @@ impl Legs {
                     regions.extend(pieces.iter().flat_map(|piece| state.needed(piece)));
                 }
             }
-            let new_pvs: Vec<PvIndex> = new_pvs.into_iter().filter(|pv| state.is_in(*pv)).collect();
-            (regions, new_pvs, changed, state.next_ticket)
+            (regions, changed, state.next_ticket)
         };
         self.set_active();
         self.drain(&changed, before).await;
@@ -111,6 +110,15 @@ impl Legs {
             self.declare_regions(regions).await?;
         }
         Ok(())
+    }
+
+    /// The physical volumes that are in, and have legs in this table and none in the present one.
+    fn new_pvs(&self, new: &Table) -> Vec<PvIndex> {
+        let state = self.state.lock();
+        let pvs =
+            |table: &Table| -> BTreeSet<PvIndex> { table.runs().flat_map(|run| run.legs).map(|leg| leg.pv).collect() };
+        let new: Vec<PvIndex> = pvs(new).difference(&pvs(&state.table)).copied().collect();
+        new.into_iter().filter(|pv| state.is_in(*pv)).collect()
     }
 
     /// Writes that came to new legs before [`set_runs`](Self::set_runs) have ended: they can be filled.
@@ -157,7 +165,11 @@ impl Legs {
     /// A physical volume returns. All that it may have missed becomes open in its own intents, durably. Then the caller writes
     /// the superblock that says that it is in, and behind, and that those which are behind already are behind longer. Then
     /// the caller calls [`returned`](Self::returned), or [`return_failed`](Self::return_failed).
+    ///
+    /// # Errors
+    /// [`Error::OlderCopy`]: it is an older copy of the one that left. Nothing was written to it.
     pub async fn prepare_return(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        self.check_tally(pv).await?;
         // From now on all that is declared is declared there, too.
         self.state.lock().returning.set(usize::from(pv.0), true);
         let own = self.load(pv).await;

@@ -4,6 +4,7 @@ use super::table::{Part, Parts, Piece, Place, Table, bytes_of, do_meet, place_of
 use super::types::{LegsState, MirroredRun, PvReport};
 use crate::disk::{DiskError, DiskOpKind, PvIndex, Segments};
 use crate::format::superblock::MAX_PVS;
+use crate::format::tally::Tally;
 use crate::planted;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -56,6 +57,10 @@ pub struct State {
     pub round: u64,
     pub is_round_due: bool,
     pub has_timer: bool,
+    /// The newest tally, and those that the physical volumes have at least (ML11).
+    pub tally: Tally,
+    /// Mirrors are written after a pause.
+    pub is_count_due: bool,
     /// Declarations in this round.
     pub declarations: u64,
     /// A task writes intents.

@@ -186,6 +186,14 @@ impl Left {
                 path.display()
             );
         }
+        if why == Mismatch::Cut {
+            return format!(
+                "Physical volume {} ({}) of volume group \"{group}\" cannot be used any more: {why}. Detach it, and go on without \
+                 it: vgchange -ay --activationmode partial {group}.",
+                path.display(),
+                lvm_text(pv.uuid())
+            );
+        }
         format!(
             "Physical volume {} ({}) of volume group \"{group}\" is not as its server left it: {why}. Attach the one that left, \
              and the group goes on by itself; or use this one as it is: rowen clear --force {group}.",
@@ -202,11 +210,15 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
             format!("Cannot compare the physical volumes of volume group \"{group}\" with how they were left: {e}.");
         Failure::new(ErrorKind::Internal, message)
     };
-    if left_file(group).exists() && accepted_file(group).exists() {
-        super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
-        return Ok(());
-    }
     let Some(left) = run_file::read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
+    let is_accepted = accepted_file(group).exists();
+    if is_accepted {
+        super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
+        // What was cut off reads as zeros (CF1).
+        if !left.pvs.iter().any(|pv| pv.is_cut) || planted::is("cut_accepted") {
+            return Ok(());
+        }
+    }
     let found = probe::probe(opened)?;
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
@@ -217,7 +229,8 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
         }
     }
     let compared = left.compare(&disks).map_err(failed)?;
-    match disks.iter().zip(compared).find_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?))) {
+    let refused = disks.iter().zip(compared).filter_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?)));
+    match { refused }.find(|(.., why)| !is_accepted || *why == Mismatch::Cut) {
         Some((pv, path, why)) => Err(Failure::new(ErrorKind::Denied, left.refusal(pv, path, why))),
         None => Ok(()),
     }

@@ -24,6 +24,7 @@ pub const TESTS: &[Test] = &[
     ("lost::what_is_needed_is_waited_for", what_is_needed_is_waited_for),
     ("lost::it_is_waited_for_if_the_settings_say_so", it_is_waited_for_if_the_settings_say_so),
     ("lost::a_file_that_is_cut_is_lost_for_good", a_file_that_is_cut_is_lost_for_good),
+    ("lost::a_file_that_is_cut_is_not_accepted", a_file_that_is_cut_is_not_accepted),
     ("lost::a_user_can_go_on_without_it_under_who_uses_it", a_user_can_go_on_without_it_under_who_uses_it),
 ];
 
@@ -337,6 +338,31 @@ fn a_file_that_is_cut_is_lost_for_good() {
     // After a boot, too (NW5).
     wait_for("the host's note", || rowen_host::witness::was_cut(vg.report().pvs[0].uuid));
     assert!(lacks(&vg, 1) && holds(&stays, 2));
+}
+
+/// CF1: the group does not go on without the file, and a person says that the disks are to be taken as they are.
+fn a_file_that_is_cut_is_not_accepted() {
+    let settings = rowen_host::paths::system_dir().join("rowen.conf");
+    fs::write(&settings, "server/leave_failed_disks = 0\n").unwrap();
+    let made = std::panic::catch_unwind(on_files);
+    fs::remove_file(&settings).unwrap();
+    let (vg, [goes, stays]) = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    goes.write_all_at(page(1).as_slice(), 48 * MIB).and_then(|()| goes.sync_data()).unwrap();
+    write(&stays, 1).and_then(|()| stays.sync_data()).unwrap();
+    let file = File::options().write(true).open(&vg.files[0]).unwrap();
+    file.set_len(32 * MIB).unwrap();
+    wait_for("its end", || vg.status().is_some_and(|status| status.stopped.is_some()));
+    file.set_len(128 * MIB).unwrap();
+    vg.ask(Request::Clear);
+    wait_for("a refusal", || vg.log().contains("what was cut off is lost. Detach it"));
+    server::accept_disks(&vg.name).unwrap();
+    let refused = server::ensure_running(&vg.name).map(drop).unwrap_err();
+    assert!(refused.message.contains("what was cut off is lost"), "{}", refused.message);
+    // The rest is there.
+    fs::remove_file(&vg.files[0]).unwrap();
+    assert_eq!(server::go_on_without(&vg.name, false).unwrap().missing, 1);
+    wait_for("a server", || lacks(&vg, 1));
+    assert!(holds(&stays, 1));
 }
 
 /// RT6: nobody has noted that the disk is gone, since the server has died, too. Its users hear of it once.

@@ -66,6 +66,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("EN2", "destroyed_holds_on", "life::disks_of_a_removed_group_are_free_before_its_server_ends"),
     ("EN3", "start_gives_up", "life::the_next_group_of_that_name_starts_when_the_directory_goes"),
     ("CF1", "files_grow_back", "lost::a_file_that_is_cut_is_lost_for_good"),
+    ("CF1", "cut_accepted", "lost::a_file_that_is_cut_is_not_accepted"),
     ("NW5", "cut_unwritten", "lost::a_file_that_is_cut_is_lost_for_good"),
     ("RT6", "partial_owes_nothing", "lost::a_user_can_go_on_without_it_under_who_uses_it"),
     ("DT2", "hung_keeps_others", "hung::the_others_go_on_without_it"),
