@@ -363,6 +363,29 @@ fn extents_are_lent_to_mirrors_and_come_back() {
     assert!(matches!(alone, Err(Error::Invalid(_))), "both legs on one disk: {alone:?}");
 }
 
+/// ML4: nothing is copied after an end, and no copy is the older one.
+fn a_closed_group_has_nothing_to_copy(seed: u64) {
+    let setup = setup(2);
+    let made = made(seed, &setup);
+    for done in made.world.run(made.client.together(loads(&made, seed, 40))) {
+        done.unwrap();
+    }
+    made.world.run(made.client.group.close()).unwrap();
+    let again = open(made.killed(seed), &setup, &made, None, Since::Death);
+    let to_do: Vec<_> =
+        again.client.group.mirror_info().runs.iter().map(|run| (run.open_regions, run.unsure_bytes)).collect();
+    assert!(to_do.iter().all(|run| *run == (0, 0)), "seed {seed}: {to_do:?}");
+    again.judge(Since::Death);
+}
+
+#[test]
+fn a_closed_group_is_in_sync_when_it_is_opened_again() {
+    for seed in 0..scaled(12) {
+        a_closed_group_has_nothing_to_copy(seed);
+    }
+    must_be_found("closed_unsettled", || a_closed_group_has_nothing_to_copy(1));
+}
+
 /// What cannot be done with physical volumes that have legs.
 #[test]
 fn a_disk_with_legs_does_not_leave() {

@@ -2,6 +2,7 @@
 
 use super::Group;
 use crate::error::Result;
+use crate::planted;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,10 @@ impl Group {
             false => self.checkpoint_turn(self.final_ticket(), true).await,
         };
         self.end_background();
+        if outcome.is_ok() && !self.core.config.read_only && !planted::is("closed_unsettled") {
+            // Legs are made equal by the next opening, if not now.
+            let _ = self.core.members.legs().close().await;
+        }
         outcome
     }
 

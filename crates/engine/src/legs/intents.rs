@@ -329,6 +329,23 @@ impl Legs {
         Ok(())
     }
 
+    /// The group is closed, and nobody writes any more: what is the same on both legs is settled, so that nothing is copied
+    /// when the group is opened again.
+    ///
+    /// # Errors
+    /// It is copied then.
+    pub async fn close(&self) -> Result<(), DiskError> {
+        {
+            let mut state = self.state.lock();
+            if state.stopped.is_some() || state.pvs.is_read_only || state.regions.is_empty() {
+                return Ok(());
+            }
+            // A write that is in flight, or begins still, keeps its region open.
+            state.round += 1;
+        }
+        self.settle().await
+    }
+
     pub(super) fn set_active(&self) {
         let is_active = !self.state.lock().table.is_empty();
         self.is_active.store(is_active, Ordering::Release);

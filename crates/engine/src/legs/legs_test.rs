@@ -4,6 +4,7 @@ use crate::disk::{
 };
 use crate::disk::{Segment, Segments, start};
 use crate::error::{Error, Result};
+use crate::format::intents::INTENTS_OFFSET;
 use crate::format::superblock::DATA_OFFSET;
 use crate::planted::must_be_found;
 use crate::runtime::{Runtime, Task};
@@ -470,4 +471,20 @@ fn a_copy_from_before_a_region_settled() {
 fn a_copy_that_lacks_a_settled_region_is_known() {
     a_copy_from_before_a_region_settled();
     must_be_found("tally_ignored", a_copy_from_before_a_region_settled);
+    must_be_found("cleared_uncounted", a_copy_from_before_a_region_settled);
+}
+
+/// ML6: a sector of bits holds rubbish.
+fn a_sector_is_torn() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    made.driven.sectors.lock().insert((0, INTENTS_OFFSET), [0x10; 512]);
+    let (again, opened) = made.again(LegsState::default());
+    assert_eq!((opened, again.legs.report()[0].unsure_bytes), (Ok(()), run().bytes), "each region may differ");
+}
+
+#[test]
+fn a_torn_sector_has_all_regions_open() {
+    a_sector_is_torn();
+    must_be_found("torn_intents_trusted", a_sector_is_torn);
 }

@@ -12,7 +12,7 @@
 //!   they came. A window that is copied counts as a write.
 //! * ML4 A bit is cleared only if both legs of all runs in its region are in, none of them is unsure there, and no write
 //!   was in flight or began there since before a flush that succeeded. One task at a time writes bits, so a bit that is
-//!   cleared never overtakes one that is set.
+//!   cleared never overtakes one that is set. So a group that was closed has no bits set, but for what one leg lacks.
 //! * ML5 While the physical volume of a leg is out, writes go to the other leg, and their bits stay set. What is open
 //!   when a physical volume returns becomes open in its own bits before it counts as in.
 //! * ML6 After an opening, what is open on either leg is unsure, if both are in. It is copied from the leg that is not

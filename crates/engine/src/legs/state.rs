@@ -61,6 +61,8 @@ pub struct State {
     pub tally: Tally,
     /// Mirrors are written after a pause.
     pub is_count_due: bool,
+    /// A task makes a step of the tallies.
+    pub is_counting: bool,
     /// Declarations in this round.
     pub declarations: u64,
     /// A task writes intents.

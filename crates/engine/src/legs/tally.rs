@@ -64,8 +64,22 @@ impl Legs {
     }
 
     /// A step of all tallies: all disks that are in get the next one, durably. Then all record, durably, that the others have
-    /// it. One task at a time.
+    /// it. One task at a time does that.
     pub(super) async fn count(&self) -> std::result::Result<(), DiskError> {
+        loop {
+            let turn = self.changed.turn();
+            if !std::mem::replace(&mut self.state.lock().is_counting, true) {
+                break;
+            }
+            self.changed.changed(turn).await;
+        }
+        let outcome = self.count_alone().await;
+        self.state.lock().is_counting = false;
+        self.changed.notify();
+        outcome
+    }
+
+    async fn count_alone(&self) -> std::result::Result<(), DiskError> {
         let (pvs, next) = {
             let mut state = self.state.lock();
             state.is_count_due = false;

@@ -2,7 +2,8 @@
 //! are out, and every server opens the group without them.
 //!
 //! * RT6 If volumes are in use, their server has died, and its keeper waits for a disk. What these volumes wrote last may
-//!   be on that disk alone, and not flushed. So the next flush of each fails once (RT2).
+//!   be on that disk alone, and not flushed. So the next flush of each fails once (RT2). Mirrored volumes whose other leg
+//!   has everything owe nothing: what was acknowledged is on both legs.
 
 use super::left;
 use super::presence;
@@ -14,7 +15,8 @@ use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Context, Failure, Result};
 use rowen_control::service::platform::Membership;
 use rowen_control::uuids;
-use rowen_engine::group::{Config, Group};
+use rowen_engine::error::Result as EngineResult;
+use rowen_engine::group::{Config, Group, SegmentType};
 use rowen_engine::units::Uuid;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,18 +69,24 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let opened = pool.block_on(async move {
         let group = Group::open_without(pvs, runtime, Config::default(), uuids::random()).await?;
         let membership = Membership::from(&group.info());
-        group.close().await.map(|()| membership)
+        let owed = volumes_owing(&group).await?;
+        group.close().await.map(|()| (membership, owed))
     });
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
-    let membership = opened.map_err(|error| context.failure(&error, ""))?;
+    let (membership, owed) = opened.map_err(|error| context.failure(&error, ""))?;
+    let is_owing = has_users && !owed.is_empty();
+    if has_users && !planted::is("partial_owes_nothing") {
+        left::note_owed(group, &owed).map_err(|e| internal("note the lost writes of", e))?;
+    }
     // A person has said that the disks that are there are the group.
     left::forget(group);
     let missing = members.paths.iter().filter(|path| path.as_path() == Path::new(MISSING)).count();
     let mut warnings = Vec::new();
-    if has_users {
+    if is_owing {
         warnings.push(format!(
-            "WARNING: Volumes of VG {group} are in use. What was written last may be lost: the next flush of each fails once."
+            "WARNING: Volumes of VG {group} are in use. What was written last may be lost: the next flush of each fails once, but \
+             for mirrored volumes, which lost nothing."
         ));
     }
     if let Err(e) = witness::note(&membership) {
@@ -87,4 +95,15 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
             .push(format!("WARNING: Cannot record in {} that VG {group} goes on without them: {e}.", file.display()));
     }
     Ok(WentOn { missing, warnings })
+}
+
+/// The volumes whose last writes may be on a physical volume that is out, and nowhere else (RT6), by their numbers.
+async fn volumes_owing(group: &Group) -> EngineResult<Vec<u64>> {
+    let mut owing = Vec::new();
+    for volume in group.volumes() {
+        if volume.segment != SegmentType::Raid1 || group.is_partial(volume.id).await? {
+            owing.push(volume.id.0);
+        }
+    }
+    Ok(owing)
 }
