@@ -569,7 +569,7 @@ fn lives(seed: u64, count: u64, seen: &mut Seen) {
         seen.losses += u64::from(lose(&group, &mut image, &mut rng, &mut chances));
         let life = Life::new(world.handle(), image.clone(), &group);
         life.disks.set_faults(unreadable(&life, &mut rng));
-        let copied_at = chances.below(400);
+        let copied_at = chances.below(200);
         let cut_at = if is_last { u64::MAX } else { rng.below(*rng.clone().pick(&[30, 200, 1000])) };
         let outcome = world.try_run_observed(
             async {
@@ -602,7 +602,7 @@ fn lives(seed: u64, count: u64, seen: &mut Seen) {
             },
             &mut || {
                 if life.disks.events() == copied_at {
-                    copies.lock().older = Some((life.disks.current(), *stored.lock()));
+                    copies.lock().older.get_or_insert_with(|| (life.disks.current(), *stored.lock()));
                 }
                 if life.disks.events() >= cut_at {
                     world.handle().stop();

@@ -6,6 +6,7 @@ use crate::disk::{Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::intents::INTENTS_OFFSET;
 use crate::format::superblock::DATA_OFFSET;
+use crate::format::tally::{TALLY_OFFSET, Tally};
 use crate::planted::must_be_found;
 use crate::runtime::{Runtime, Task};
 use parking_lot::Mutex;
@@ -472,6 +473,29 @@ fn a_copy_that_lacks_a_settled_region_is_known() {
     a_copy_from_before_a_region_settled();
     must_be_found("tally_ignored", a_copy_from_before_a_region_settled);
     must_be_found("cleared_uncounted", a_copy_from_before_a_region_settled);
+}
+
+/// ML11: the disks get other places in the table when one of them leaves, so nobody may have less than any is known to have.
+fn one_returns() {
+    let made = made(LegsState::default());
+    let mut without = LegsState::default();
+    without.out.set(1, true);
+    let (alone, opened) = made.again(without);
+    opened.unwrap();
+    for at in 0..3 {
+        alone.finish(alone.write(at * 512, 1)).unwrap();
+        alone.legs.state().is_round_due = true;
+        alone.work();
+    }
+    alone.finish(alone.legs.prepare_return(PvIndex(1))).unwrap();
+    let tally = |pv: u16| Tally::decode(&alone.driven.sectors.lock()[&(pv, TALLY_OFFSET)], 7).unwrap();
+    assert!(tally(0).known[0] > 2 && tally(1).own >= tally(0).known[0], "{:?}", [tally(0), tally(1)]);
+}
+
+#[test]
+fn one_that_returns_has_the_present_tally() {
+    one_returns();
+    must_be_found("returned_uncounted", one_returns);
 }
 
 /// ML6: a sector of bits holds rubbish.

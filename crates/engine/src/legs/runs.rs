@@ -170,6 +170,9 @@ impl Legs {
     /// [`Error::OlderCopy`]: it is an older copy of the one that left. Nothing was written to it.
     pub async fn prepare_return(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
         self.check_tally(pv).await?;
+        if !planted::is("returned_uncounted") {
+            self.begin_tallies(&[pv]).await?;
+        }
         // From now on all that is declared is declared there, too.
         self.state.lock().returning.set(usize::from(pv.0), true);
         let own = self.load(pv).await;

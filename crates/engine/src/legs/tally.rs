@@ -97,7 +97,8 @@ impl Legs {
         Ok(())
     }
 
-    /// New physical volumes of the table get the present tally, whatever was there.
+    /// Physical volumes that join or return get the present tally, whatever was there. So those that are in have no less than
+    /// any of them is known to have, and it does not matter if they get other places in the group's table.
     pub(super) async fn begin_tallies(&self, pvs: &[PvIndex]) -> std::result::Result<(), DiskError> {
         let tally = self.state.lock().tally;
         match pvs.is_empty() {
