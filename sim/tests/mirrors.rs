@@ -2,7 +2,7 @@
 
 use crate::journal_copies::BLOCKS;
 use parking_lot::Mutex;
-use rowen_engine::disk::{Disks, PvIndex};
+use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, Group, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind};
 use rowen_engine::planted::must_be_found;
@@ -384,6 +384,30 @@ fn a_closed_group_is_in_sync_when_it_is_opened_again() {
         a_closed_group_has_nothing_to_copy(seed);
     }
     must_be_found("closed_unsettled", || a_closed_group_has_nothing_to_copy(1));
+}
+
+/// MZ1: a disk fails what must be durable before the table names the first mirrored extents.
+fn the_first_zone_fails(nth: u64) {
+    let mut setup = setup(2);
+    // It goes on with both disks.
+    setup.config.leaves_failed_disks = false;
+    let world = World::new(3);
+    let (disks, group) = setup.make(&world).unwrap();
+    let before = group.info().free_extents;
+    let flushes = disks.requests(DiskOpKind::Flush);
+    disks.set_faults(Faults { fail: Some((DiskOpKind::Flush, flushes + nth)), ..Faults::default() });
+    let new = plain_volume("m", 1, VolumeKind::Thick, 4 * setup.extent_blocks);
+    let failed = world.run(group.create_mirrored(new, &[]));
+    assert!(matches!(failed, Err(Error::Disk(_))), "{failed:?}");
+    assert_eq!((group.mirror_info().runs, group.info().free_extents), (Vec::new(), before), "flush {nth}");
+    disks.set_faults(Faults::default());
+    assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
+}
+
+#[test]
+fn extents_that_become_no_mirror_are_free_again() {
+    (0..2).for_each(the_first_zone_fails);
+    must_be_found("failed_runs_stay", || the_first_zone_fails(1));
 }
 
 /// What cannot be done with physical volumes that have legs.

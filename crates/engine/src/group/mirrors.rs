@@ -311,7 +311,11 @@ impl Group {
                 false => Ok(0),
             };
         }
-        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        if let Err(error) = self.core.members.legs().set_runs(new.mirrored_runs()).await {
+            // Nobody knew of them, so nothing was written there.
+            pairs.iter().flat_map(MirroredPair::runs).for_each(|run| self.give_back(run));
+            return Err(error);
+        }
         self.change_zones_of_mirrors(&new, numbers);
         self.start_mirrors();
         drop(hold);
@@ -385,7 +389,14 @@ impl Group {
             return Err(full_table());
         }
         // Its intents are durable before a table names the leg.
-        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        let legs = self.core.members.legs();
+        if let Err(error) = legs.set_runs(new.mirrored_runs()).await {
+            // A group whose requests are refused frees nothing: late writes may be on their way there.
+            if !legs.is_stopped() {
+                self.give_back(start..start + blocks);
+            }
+            return Err(error);
+        }
         self.change_zones_of_mirrors(&new, Vec::new());
         drop(hold);
         self.checkpoint().await?;

@@ -75,12 +75,16 @@ impl Legs {
     /// A table that names a leg that is being filled may be on a disk only after this has returned. Requests to runs that
     /// have changed and that came before have ended when this returns; requests to places that were in no run are not
     /// known here.
+    ///
+    /// # Errors
+    /// A disk failed. Runs that became more or got legs are as before, and writes to such legs have ended, unless all requests
+    /// are refused from now on.
     pub async fn set_runs(self: &Arc<Self>, runs: Vec<MirroredRun>) -> Result<()> {
         check(&runs)?;
         let new_pvs = self.new_pvs(&Table::new(&runs));
         // Before they count together with the others.
         self.begin_tallies(&new_pvs).await?;
-        let (regions, changed, before) = {
+        let (regions, changed, before, old) = {
             let mut state = self.state.lock();
             let new = Table::new(&runs);
             let changed = changes(&state.table, &new);
@@ -98,18 +102,46 @@ impl Legs {
                     regions.extend(pieces.iter().flat_map(|piece| state.needed(piece)));
                 }
             }
-            (regions, changed, state.next_ticket)
+            (regions, changed, state.next_ticket, old)
         };
         self.set_active();
         self.drain(&changed, before).await;
+        let begun = self.begin_runs(&new_pvs, regions).await;
+        if begun.is_err() && !planted::is("failed_runs_stay") {
+            self.take_back(old, &runs).await;
+        }
+        Ok(begun?)
+    }
+
+    /// Writes what must be durable before a table may name new legs.
+    async fn begin_runs(&self, new_pvs: &[PvIndex], regions: Vec<RegionId>) -> std::result::Result<(), DiskError> {
         // What was there before means nothing: nobody has a bit there that counts.
         if !new_pvs.is_empty() {
-            self.rewrite_intents(&new_pvs).await?;
+            self.rewrite_intents(new_pvs).await?;
         }
         if !regions.is_empty() {
             self.declare_regions(regions).await?;
         }
         Ok(())
+    }
+
+    /// The runs are as before. Writes that went to new legs meanwhile have ended when this returns.
+    async fn take_back(&self, old: Table, runs: &[MirroredRun]) {
+        let (places, before) = {
+            let mut state = self.state.lock();
+            let filling = runs.iter().filter(|run| run.filling.is_some());
+            let places: Vec<Place> = filling.flat_map(|run| unlike(&old, run)).collect();
+            places.iter().for_each(|place| drop(state.take_unsure(place)));
+            state.table = old;
+            (places, state.next_ticket)
+        };
+        self.set_active();
+        self.drain(&places, before).await;
+    }
+
+    /// Whether all requests are refused, because a disk has failed.
+    pub fn is_stopped(&self) -> bool {
+        self.state.lock().stopped.is_some()
     }
 
     /// The physical volumes that are in, and have legs in this table and none in the present one.

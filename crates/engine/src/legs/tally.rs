@@ -101,13 +101,14 @@ impl Legs {
     /// any of them is known to have, and it does not matter if they get other places in the group's table.
     pub(super) async fn begin_tallies(&self, pvs: &[PvIndex]) -> std::result::Result<(), DiskError> {
         let tally = self.state.lock().tally;
-        match pvs.is_empty() {
-            true => Ok(()),
-            false => self.write_tallies(&pvs.iter().copied().collect(), &tally).await,
-        }
+        self.write_tallies(&pvs.iter().copied().collect(), &tally).await
     }
 
     async fn write_tallies(&self, pvs: &BTreeSet<PvIndex>, tally: &Tally) -> std::result::Result<(), DiskError> {
+        // The last run may have gone with a round still due.
+        if pvs.is_empty() {
+            return Ok(());
+        }
         let mut buf = PageBuf::zeroed(BLOCK);
         buf.as_mut_slice()[..TallyRecord::SIZE].copy_from_slice(&tally.encode(self.group));
         let place = |pv: &PvIndex| Segment { pv: *pv, offset: TALLY_OFFSET, at: 0, len: BLOCK as u32 };
