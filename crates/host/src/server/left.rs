@@ -223,14 +223,15 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
     let mut disks = Vec::new();
     for (path, found) in opened.iter().zip(found).filter(|(path, _)| path.as_path() != Path::new(MISSING)) {
         let uuid = found.as_ref().and_then(|found| Some(found.pv(path)?.label()?.pv_uuid));
-        // A disk that joined in the last moment is not noted.
-        if let Some(pv) = left.pvs.iter().find(|pv| Some(pv.uuid()) == uuid) {
+        // A disk that joined in the last moment is not noted. One whose name has gone since it was opened is known by its path.
+        let is_it = |pv: &&LeftPv| uuid.map_or(pv.path == *path, |uuid| pv.uuid() == uuid);
+        if let Some(pv) = left.pvs.iter().find(is_it) {
             disks.push((pv, path.clone(), found));
         }
     }
     let compared = left.compare(&disks).map_err(failed)?;
     let refused = disks.iter().zip(compared).filter_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?)));
-    match { refused }.find(|(.., why)| !is_accepted || *why == Mismatch::Cut) {
+    match { refused }.find(|(pv, ..)| !is_accepted || pv.is_cut) {
         Some((pv, path, why)) => Err(Failure::new(ErrorKind::Denied, left.refusal(pv, path, why))),
         None => Ok(()),
     }
