@@ -512,3 +512,20 @@ fn a_torn_sector_has_all_regions_open() {
     a_sector_is_torn();
     must_be_found("torn_intents_trusted", a_sector_is_torn);
 }
+
+/// ML1: a physical volume without runs may leave the group, so nothing is written there any more.
+fn the_last_run_goes() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    made.work();
+    made.finish(made.legs.set_runs(Vec::new())).unwrap();
+    let before = made.driven.writes_to(1);
+    made.finish(made.legs.close()).unwrap();
+    assert_eq!(made.driven.writes_to(1), before);
+}
+
+#[test]
+fn nothing_is_written_for_runs_that_are_gone() {
+    the_last_run_goes();
+    must_be_found("regions_outlive_runs", the_last_run_goes);
+}

@@ -3,7 +3,7 @@
 use super::intents::BLOCKS;
 use super::layer::Legs;
 use super::state::{Region, RegionId, Ticket, Unsure};
-use super::table::{Part, Parts, Place, Table, do_meet, regions_of};
+use super::table::{Part, Parts, Place, Table, bytes_of, do_meet, regions_of};
 use super::types::{LegsState, MirroredRun};
 use crate::disk::{DiskError, PvIndex, Segment};
 use crate::error::{Error, Result};
@@ -106,11 +106,31 @@ impl Legs {
         };
         self.set_active();
         self.drain(&changed, before).await;
+        if !changed.is_empty() {
+            self.forget_regions().await;
+        }
         let begun = self.begin_runs(&new_pvs, regions).await;
         if begun.is_err() && !planted::is("failed_runs_stay") {
             self.take_back(old, &runs).await;
         }
         Ok(begun?)
+    }
+
+    /// Regions without runs are not open, and nothing is written for them any more: their physical volume may leave the group.
+    async fn forget_regions(&self) {
+        if planted::is("regions_outlive_runs") {
+            return;
+        }
+        self.count_turn().await;
+        self.intents_turn().await;
+        {
+            let mut state = self.state.lock();
+            let table = std::mem::take(&mut state.table);
+            state.regions.retain(|region, _| !table.at(&bytes_of(*region)).is_empty());
+            state.table = table;
+        }
+        self.end_intents();
+        self.end_count();
     }
 
     /// Writes what must be durable before a table may name new legs.
@@ -302,7 +322,7 @@ impl super::state::State {
             let mut own = regions_of(&(leg.pv, leg.offset..leg.offset + run.bytes));
             let (Some(first), last) = (own.next(), own.last()) else { continue };
             for (region, _) in self.regions.range(first..=last.unwrap_or(first)) {
-                let at = self.table.at(&super::table::bytes_of(*region));
+                let at = self.table.at(&bytes_of(*region));
                 places.extend(at.into_iter().filter(|(_, of, _)| of.legs == run.legs).map(|(_, _, place)| place));
             }
         }

@@ -66,17 +66,26 @@ impl Legs {
     /// A step of all tallies: all disks that are in get the next one, durably. Then all record, durably, that the others have
     /// it. One task at a time does that.
     pub(super) async fn count(&self) -> std::result::Result<(), DiskError> {
+        self.count_turn().await;
+        let outcome = self.count_alone().await;
+        self.end_count();
+        outcome
+    }
+
+    /// Waits until no step is under way, and keeps the next one out.
+    pub(super) async fn count_turn(&self) {
         loop {
             let turn = self.changed.turn();
             if !std::mem::replace(&mut self.state.lock().is_counting, true) {
-                break;
+                return;
             }
             self.changed.changed(turn).await;
         }
-        let outcome = self.count_alone().await;
+    }
+
+    pub(super) fn end_count(&self) {
         self.state.lock().is_counting = false;
         self.changed.notify();
-        outcome
     }
 
     async fn count_alone(&self) -> std::result::Result<(), DiskError> {
