@@ -263,8 +263,8 @@ fn a_quiet_region_is_settled_after_a_whole_round() {
         made.work();
     }
     assert_eq!(made.legs.report()[0].open_regions, 0);
-    let again = Made { driven: made.driven.clone(), legs: Legs::new(made.driven.clone(), made.driven.clone(), 7) };
-    again.finish(again.legs.open(vec![run()], LegsState::default())).unwrap();
+    let (again, opened) = made.again(LegsState::default());
+    opened.unwrap();
     assert_eq!(again.legs.report()[0].unsure_bytes, 0, "so it is on the disks");
 }
 
@@ -275,8 +275,8 @@ fn a_leg_that_is_behind_is_alone() {
     let first = made(pvs);
     first.finish(first.write(0, 1)).unwrap();
     pvs.out.set(0, true);
-    let alone = Made { driven: first.driven.clone(), legs: Legs::new(first.driven.clone(), first.driven.clone(), 7) };
-    alone.finish(alone.legs.open(vec![run()], pvs)).unwrap();
+    let (alone, opened) = first.again(pvs);
+    opened.unwrap();
     assert!(alone.read(0).is_err() && alone.finish(alone.write(0, 2)).is_err(), "its region is open");
     assert_eq!(alone.read(6 << 20), Ok(0));
     assert!(alone.finish(alone.write(6 << 20, 2)).is_err());

@@ -2,7 +2,7 @@
 
 use super::intents::BLOCKS;
 use super::layer::Legs;
-use super::state::{Region, RegionId, Ticket, Unsure};
+use super::state::{Region, RegionId, State, Ticket, Unsure};
 use super::table::{Part, Parts, Place, Table, bytes_of, do_meet, regions_of};
 use super::types::{LegsState, MirroredRun};
 use crate::disk::{DiskError, PvIndex, Segment};
@@ -43,8 +43,7 @@ impl Legs {
             let mut state = self.state.lock();
             state.table = Table::new(&runs);
             state.pvs = pvs;
-            let legs = runs.iter().flat_map(|run| run.legs);
-            legs.map(|leg| leg.pv).filter(|pv| state.is_in(*pv)).collect()
+            state.counting()
         };
         self.set_active();
         self.open_tallies(&in_use).await?;
@@ -124,10 +123,8 @@ impl Legs {
         self.count_turn().await;
         self.intents_turn().await;
         {
-            let mut state = self.state.lock();
-            let table = std::mem::take(&mut state.table);
-            state.regions.retain(|region, _| !table.at(&bytes_of(*region)).is_empty());
-            state.table = table;
+            let State { table, regions, .. } = &mut *self.state.lock();
+            regions.retain(|region, _| !table.at(&bytes_of(*region)).is_empty());
         }
         self.end_intents();
         self.end_count();
@@ -167,10 +164,8 @@ impl Legs {
     /// The physical volumes that are in, and have legs in this table and none in the present one.
     fn new_pvs(&self, new: &Table) -> Vec<PvIndex> {
         let state = self.state.lock();
-        let pvs =
-            |table: &Table| -> BTreeSet<PvIndex> { table.runs().flat_map(|run| run.legs).map(|leg| leg.pv).collect() };
-        let new: Vec<PvIndex> = pvs(new).difference(&pvs(&state.table)).copied().collect();
-        new.into_iter().filter(|pv| state.is_in(*pv)).collect()
+        let known = state.table.pvs();
+        new.pvs().into_iter().filter(|pv| !known.contains(pv) && state.is_in(*pv)).collect()
     }
 
     /// Writes that came to new legs before [`set_runs`](Self::set_runs) have ended: they can be filled.
@@ -314,7 +309,7 @@ impl Legs {
     }
 }
 
-impl super::state::State {
+impl State {
     /// The places of a run in which a region of either leg is open.
     fn open_in(&self, run: &MirroredRun) -> Vec<Place> {
         let mut places = Vec::new();

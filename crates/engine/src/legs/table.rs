@@ -4,7 +4,7 @@ use super::types::MirroredRun;
 use crate::disk::{PvIndex, Segment};
 use crate::format::intents::{REGION_BYTES, region_of, region_start};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A range of bytes on a physical volume.
@@ -88,6 +88,11 @@ impl Table {
             table.legs.extend([0, 1].map(|leg| (key(leg), (leg, *run))));
         }
         table
+    }
+
+    /// The physical volumes with legs.
+    pub fn pvs(&self) -> BTreeSet<PvIndex> {
+        self.runs().flat_map(|run| run.legs).map(|leg| leg.pv).collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 
 impl State {
     /// The physical volumes with legs that are in.
-    fn counting(&self) -> BTreeSet<PvIndex> {
-        let legs = self.table.runs().flat_map(|run| run.legs);
-        legs.map(|leg| leg.pv).filter(|pv| self.is_in(*pv)).collect()
+    pub fn counting(&self) -> BTreeSet<PvIndex> {
+        let mut pvs = self.table.pvs();
+        pvs.retain(|pv| self.is_in(*pv));
+        pvs
     }
 
     /// Whether a step is due: mirrors were written since the last one, or were not written for a while before.

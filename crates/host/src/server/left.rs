@@ -210,8 +210,12 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
             format!("Cannot compare the physical volumes of volume group \"{group}\" with how they were left: {e}.");
         Failure::new(ErrorKind::Internal, message)
     };
-    let Some(left) = run_file::read::<Left>(&left_file(group)).map_err(failed)? else { return Ok(()) };
     let is_accepted = accepted_file(group).exists();
+    let left = match run_file::read::<Left>(&left_file(group)) {
+        Err(_) if is_accepted => None,
+        read => read.map_err(failed)?,
+    };
+    let Some(left) = left else { return Ok(()) };
     if is_accepted {
         super::log::line(format_args!("the physical volumes of volume group {group} are taken as they are"));
         // What was cut off reads as zeros (CF1).
@@ -230,8 +234,9 @@ pub fn check(group: &str, opened: &[PathBuf]) -> Result<()> {
         }
     }
     let compared = left.compare(&disks).map_err(failed)?;
-    let refused = disks.iter().zip(compared).filter_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?)));
-    match { refused }.find(|(pv, ..)| !is_accepted || pv.is_cut) {
+    let mut refused =
+        disks.iter().zip(compared).filter_map(|((pv, path, _), outcome)| Some((pv, path, outcome.err()?)));
+    match refused.find(|(pv, ..)| !is_accepted || pv.is_cut) {
         Some((pv, path, why)) => Err(Failure::new(ErrorKind::Denied, left.refusal(pv, path, why))),
         None => Ok(()),
     }
