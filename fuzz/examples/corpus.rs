@@ -190,6 +190,7 @@ fn requests() -> Vec<Request> {
         Request::ChangeGroup { change: GroupChange::default() },
         Request::TagPv { path: "/dev/sdb".into(), add: vec!["ssd".into()], remove: Vec::new() },
         Request::RepairMirrors { on: Vec::new() },
+        Request::Convert { volume: "data".into(), on: Vec::new() },
         Request::Scrub { volume: "data".into(), action: ScrubAction::Check },
         Request::ResizePv { path: "/dev/sdb".into(), bytes: Some(1 << 30) },
         Request::Stats,

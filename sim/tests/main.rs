@@ -14,6 +14,7 @@ mod bookmarks;
 mod check_during_writes;
 mod checkpoint_during_writes;
 mod commit_in_parts;
+mod conversions;
 mod crash;
 mod damage;
 mod diff;

@@ -89,7 +89,7 @@ pub fn loads(made: &Made, seed: u64, writes: u64) -> Vec<Op> {
 }
 
 /// The disk fails under load. No request gets an error but that the disk is lost.
-fn fails(made: &Made, pv: PvIndex, seed: u64) {
+pub fn fails(made: &Made, pv: PvIndex, seed: u64) {
     let handle = made.world.handle();
     let mut ops = loads(made, seed, 400);
     let disks = made.disks.clone();
@@ -108,7 +108,7 @@ fn fails(made: &Made, pv: PvIndex, seed: u64) {
 }
 
 /// Opens the group on this image and reads everything.
-fn open(image: Image, setup: &Setup, before: &Made, lineage: Option<u64>, since: Since) -> Made {
+pub fn open(image: Image, setup: &Setup, before: &Made, lineage: Option<u64>, since: Since) -> Made {
     let world = World::new(12);
     let disks = SimDisks::with_image(world.handle(), image);
     let (as_disks, config) = (disks.clone() as Arc<dyn Disks>, setup.config.clone());
@@ -135,7 +135,7 @@ impl Made {
         assert_eq!(check.findings, Vec::<String>::new());
     }
 
-    fn killed(&self, seed: u64) -> Image {
+    pub fn killed(&self, seed: u64) -> Image {
         self.disks.moment().killed(&mut Rng::new(seed))
     }
 
@@ -222,7 +222,7 @@ fn cuts(seed: u64) {
     }
 }
 
-fn try_open(image: Image, setup: &Setup, oracle: &Shared, lineage: Option<u64>) -> Result<Made, Error> {
+pub fn try_open(image: Image, setup: &Setup, oracle: &Shared, lineage: Option<u64>) -> Result<Made, Error> {
     let world = World::new(12);
     let disks = SimDisks::with_image(world.handle(), image);
     let (as_disks, config) = (disks.clone() as Arc<dyn Disks>, setup.config.clone());
@@ -236,7 +236,7 @@ fn try_open(image: Image, setup: &Setup, oracle: &Shared, lineage: Option<u64>) 
 
 impl Made {
     /// All sectors of all volumes.
-    fn contents(&self) -> Vec<(Vol, Vec<Found>)> {
+    pub fn contents(&self) -> Vec<(Vol, Vec<Found>)> {
         let volumes = self.client.group.volumes();
         let read = |info: &VolumeInfo| {
             let vol = number(info.uuid);

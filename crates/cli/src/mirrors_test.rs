@@ -235,6 +235,51 @@ fn what_cannot_be_made_is_refused() {
     );
 }
 
+/// A linear volume becomes mirrored, and its snapshots with it.
+#[test]
+fn a_linear_volume_gets_a_second_copy() {
+    let mut world = made("/dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ lvcreate -y -L 8M -n l v
+        O|  Logical volume \"l\" created.$
+        rc=0
+
+        $ lvcreate -y -s -n s v/l
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ lvconvert -y -m1 v/s
+        E|  Command on LV v/s does not accept LV type snapshot.
+        E|  Command not permitted on LV v/s.
+        rc=5
+
+        $ lvconvert -y -m1 v/l /dev/ubdc
+        E|  Physical Volume \"/dev/ubdc\" not found in Volume Group \"v\".
+        rc=5
+
+        $ lvconvert -y -m1 v/l
+        O|  Logical volume v/l successfully converted.$
+        rc=0
+
+        $ lvs -o lv_name,segtype,copy_percent v
+        O|  LV   Type   Cpy%Sync$
+        O|  l    raid1  100.00  $
+        O|  s    linear         $
+        rc=0
+
+        $ lvconvert -y -m1 v/l
+        O|  Logical volume v/l successfully converted.$
+        E|  WARNING: v/l already has image count of 2.
+        rc=0
+
+        $ vgs -o vg_mirrored_single v
+        O|  MirSingle$
+        O|         0 $
+        rc=0",
+    );
+}
+
 /// Conversions and options of LVM's mirrors.
 #[test]
 fn a_volume_keeps_its_copies() {
@@ -266,10 +311,6 @@ fn a_volume_keeps_its_copies() {
         O|  Logical volume v/m successfully converted.$
         E|  WARNING: v/m already has image count of 2.
         rc=0
-
-        $ lvconvert -y -m1 v/l
-        E|  Logical volume v/l cannot be converted to type raid1. Create another logical volume (lvcreate --type raid1), copy the data, and remove this one.
-        rc=5
 
         $ lvconvert -y -m0 v/l
         O|  Logical volume v/l successfully converted.$

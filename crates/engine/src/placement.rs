@@ -25,9 +25,16 @@ pub struct PlacedRun {
     pub second: Option<(u16, u64)>,
     /// The second leg is being filled from the first one, and does not count yet.
     pub is_filling: bool,
+    /// Mirrored volumes take their blocks there, and no others do. It may lack the second leg for the time being.
+    pub is_mirrored: bool,
 }
 
 impl PlacedRun {
+    /// Blocks from `start` to `end` that have one place.
+    pub fn plain(start: u64, end: u64, pv: u16, at: u64) -> PlacedRun {
+        PlacedRun { start, end, pv, at, second: None, is_filling: false, is_mirrored: false }
+    }
+
     /// Whether `next` continues this run, both in numbers and on the physical volumes.
     fn continues(&self, next: &PlacedRun) -> bool {
         let len = self.end - self.start;
@@ -36,6 +43,7 @@ impl PlacedRun {
             && self.at + len == next.at
             && self.second.map(|(pv, at)| (pv, at + len)) == next.second
             && self.is_filling == next.is_filling
+            && self.is_mirrored == next.is_mirrored
     }
 
     /// The part of it that lies within these VG blocks.
@@ -141,13 +149,8 @@ impl Placement {
 
     /// With the zones of a valid table.
     pub fn with_zones(extent_blocks: u64, pvs: Vec<PvEntry>, zones: &[Zone]) -> Placement {
-        let run = |extents: Range<u64>, pv: u16, first_pe: u64| PlacedRun {
-            start: extents.start * extent_blocks,
-            end: extents.end * extent_blocks,
-            pv,
-            at: first_pe * extent_blocks,
-            second: None,
-            is_filling: false,
+        let run = |extents: Range<u64>, pv: u16, first_pe: u64| {
+            PlacedRun::plain(extents.start * extent_blocks, extents.end * extent_blocks, pv, first_pe * extent_blocks)
         };
         let mut runs = Vec::new();
         for (index, pv) in (0..).zip(&pvs) {
@@ -159,6 +162,7 @@ impl Placement {
         runs.extend(zones.map(|(zone, ZonePlace { pv, first_pe })| PlacedRun {
             second: zone.second.map(|second| (second.pv, second.first_pe * extent_blocks)),
             is_filling: zone.is_filling,
+            is_mirrored: zone.is_mirrored(extent_blocks),
             ..run(zone.first_extent..zone.first_extent + zone.extents, pv, first_pe)
         }));
         Placement::of_runs(extent_blocks, pvs, runs)
@@ -186,12 +190,13 @@ impl Placement {
             let home = self.pvs[usize::from(run.pv)].first_extent * self.extent_blocks;
             home + run.at == run.start
         };
-        let away = self.runs.iter().filter(|run| !is_home(run)).map(|run| Zone {
+        let away = self.runs.iter().filter(|run| !is_home(run) || run.is_mirrored).map(|run| Zone {
             first_extent: extents(run.start),
             extents: extents(run.end - run.start),
             place: Some(ZonePlace { pv: run.pv, first_pe: extents(run.at) }),
             second: run.second.map(|(pv, at)| ZonePlace { pv, first_pe: extents(at) }),
             is_filling: run.is_filling,
+            is_converted: run.is_mirrored != self.is_high(run.start),
         });
         let mut zones: Vec<Zone> = away.collect();
         // Numbers of a home range without blocks.
@@ -204,24 +209,12 @@ impl Placement {
                     continue;
                 }
                 if at < from {
-                    zones.push(Zone {
-                        first_extent: at,
-                        extents: from - at,
-                        place: None,
-                        second: None,
-                        is_filling: false,
-                    });
+                    zones.push(Zone::nowhere(at, from - at));
                 }
                 at = to;
             }
             if at < home.end {
-                zones.push(Zone {
-                    first_extent: at,
-                    extents: home.end - at,
-                    place: None,
-                    second: None,
-                    is_filling: false,
-                });
+                zones.push(Zone::nowhere(at, home.end - at));
             }
         }
         zones.sort_unstable_by_key(|zone| zone.first_extent);
@@ -273,6 +266,7 @@ impl Placement {
                 at: first.1,
                 second: Some(second),
                 is_filling: false,
+                is_mirrored: true,
             });
             numbers.push(number..end);
             number = end;
@@ -280,8 +274,8 @@ impl Placement {
         (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), numbers)
     }
 
-    /// The same with a second leg for these mirrored blocks, which have one: the place of `second`, whose numbers go. It
-    /// is filled from then on.
+    /// The same with a second leg for these blocks, which have one place and are mirrored from now on, if they were not:
+    /// the place of `second`, whose numbers go. It is filled from then on.
     #[must_use]
     pub fn with_second(&self, first: u64, second: u64, blocks: u64) -> Placement {
         let (whole, place) = (self.run_of(first), self.run_of(second));
@@ -289,7 +283,8 @@ impl Placement {
         let mut taken = [first..first + blocks, second..second + blocks];
         taken.sort_unstable_by_key(|range| range.start);
         let mut runs = self.runs_outside(&taken);
-        runs.push(PlacedRun { second: Some(leg), is_filling: true, ..whole.part(first, first + blocks) });
+        let own = whole.part(first, first + blocks);
+        runs.push(PlacedRun { second: Some(leg), is_filling: true, is_mirrored: true, ..own });
         Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
     }
 
@@ -306,18 +301,49 @@ impl Placement {
     /// The same without these mirrored blocks: their extents have numbers of their own again. Also returns those.
     #[must_use]
     pub fn without_mirrored(&self, numbers: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
-        let mut runs = self.runs_outside(numbers);
         let mut places: Vec<(u16, u64, u64)> = Vec::new();
-        for range in numbers {
-            let parts = self.runs.iter().filter_map(|run| run.cut(range.start, range.end));
-            places.extend(parts.flat_map(|run| run.legs().map(move |(pv, at)| (pv, at, run.end - run.start))));
+        let mut unused = self.unused_numbers();
+        for run in self.parts_in(numbers) {
+            places.extend(run.legs().map(|(pv, at)| (pv, at, run.end - run.start)));
+            if !self.is_high(run.start) {
+                unused.push(run.start..run.end);
+            }
         }
-        let mut unused: Vec<Range<u64>> = self
-            .zones()
-            .iter()
-            .filter(|zone| zone.place.is_none())
-            .map(|zone| zone.first_extent * self.extent_blocks..(zone.first_extent + zone.extents) * self.extent_blocks)
-            .collect();
+        self.numbered(self.runs_outside(numbers), places, unused)
+    }
+
+    /// The same with one place for these mirrored blocks, which keep their numbers: the first leg, or the only one. The
+    /// extents of second legs have numbers of their own again. Also returns those.
+    #[must_use]
+    pub fn with_one_leg(&self, blocks: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
+        let (mut runs, mut places) = (self.runs_outside(blocks), Vec::new());
+        for run in self.parts_in(blocks) {
+            places.extend(run.second.map(|(pv, at)| (pv, at, run.end - run.start)));
+            runs.push(PlacedRun::plain(run.start, run.end, run.pv, run.at));
+        }
+        self.numbered(runs, places, self.unused_numbers())
+    }
+
+    /// The parts of the runs within these blocks.
+    fn parts_in(&self, blocks: &[Range<u64>]) -> impl Iterator<Item = PlacedRun> {
+        blocks.iter().flat_map(|range| self.runs.iter().filter_map(|run| run.cut(range.start, range.end)))
+    }
+
+    /// The numbers of home ranges that no extent has.
+    fn unused_numbers(&self) -> Vec<Range<u64>> {
+        let blocks = |zone: &Zone| {
+            zone.first_extent * self.extent_blocks..(zone.first_extent + zone.extents) * self.extent_blocks
+        };
+        self.zones().iter().filter(|zone| zone.place.is_none()).map(blocks).collect()
+    }
+
+    /// These runs, and these places with unused numbers. Also returns those.
+    fn numbered(
+        &self,
+        mut runs: Vec<PlacedRun>,
+        places: Vec<(u16, u64, u64)>,
+        mut unused: Vec<Range<u64>>,
+    ) -> (Placement, Vec<Range<u64>>) {
         let mut given = Vec::new();
         for (pv, mut at, mut len) in places {
             while len > 0 {
@@ -326,7 +352,7 @@ impl Placement {
                 let own = unused.iter().position(|range| range.contains(&home));
                 let (index, start) = own.map_or((0, unused[0].start), |index| (index, home));
                 let end = unused[index].end.min(start + len);
-                runs.push(PlacedRun { start, end, pv, at, second: None, is_filling: false });
+                runs.push(PlacedRun::plain(start, end, pv, at));
                 given.push(start..end);
                 let rest = [unused[index].start..start, end..unused[index].end];
                 unused.splice(index..=index, rest.into_iter().filter(|range| !range.is_empty()));
@@ -381,14 +407,7 @@ impl Placement {
             runs.extend(kept.filter_map(|run| run.cut_place(&(0..has))));
             let home = pv.first_extent * self.extent_blocks;
             if had < has {
-                runs.push(PlacedRun {
-                    start: home + had,
-                    end: home + has,
-                    pv: index,
-                    at: had,
-                    second: None,
-                    is_filling: false,
-                });
+                runs.push(PlacedRun::plain(home + had, home + has, index, had));
             }
         }
         Placement::of_runs(self.extent_blocks, pvs, runs)
@@ -404,21 +423,31 @@ impl Placement {
         self.runs.last().map_or(0, |run| run.end)
     }
 
-    /// The end of all extent numbers in use that are not mirrored.
+    /// The end of all extent numbers in use below the mirrored ones.
     pub fn numbers_end(&self) -> u64 {
         let homes = self.pvs.last().map_or(0, |pv| pv.first_extent + pv.extents);
-        let plain = self.runs.iter().rev().find(|run| !self.is_mirrored(run.start));
+        let plain = self.runs.iter().rev().find(|run| !self.is_high(run.start));
         homes.max(plain.map_or(0, |run| run.end) / self.extent_blocks)
     }
 
-    /// The first mirrored block (Z4). None: homes are in the way, and nothing can be mirrored.
+    #[cfg(test)]
     pub fn mirrored_from(&self) -> Option<u64> {
         self.mirrored_from
     }
 
-    /// Whether the block's number is a mirrored one (Z4).
-    pub fn is_mirrored(&self, block: u64) -> bool {
+    /// Whether the number is one of those that mirrored extents get when they are made (Z4).
+    fn is_high(&self, block: u64) -> bool {
         self.mirrored_from.is_some_and(|from| block >= from)
+    }
+
+    /// Whether mirrored volumes have their blocks there. The block must exist.
+    pub fn is_mirrored(&self, block: u64) -> bool {
+        self.run_of(block).is_mirrored
+    }
+
+    /// Whether mirrored extents can be made: no home is in the way (Z4).
+    pub fn may_mirror(&self) -> bool {
+        self.mirrored_from.is_some()
     }
 
     /// The mirrored runs with both legs, as bytes on the disks.
@@ -488,10 +517,18 @@ impl Placement {
     /// The runs on these extents of a physical volume that are not mirrored, in their order.
     pub fn runs_at(&self, pv: PvIndex, extents: &Range<u64>) -> Vec<PlacedRun> {
         let blocks = extents.start.saturating_mul(self.extent_blocks)..extents.end.saturating_mul(self.extent_blocks);
-        let on = self.runs.iter().filter(|run| run.pv == pv.0 && !self.is_mirrored(run.start));
+        let on = self.runs.iter().filter(|run| run.pv == pv.0 && !run.is_mirrored);
         let mut runs: Vec<PlacedRun> = on.filter_map(|run| run.cut_place(&blocks)).collect();
         runs.sort_unstable_by_key(|run| run.at);
         runs
+    }
+
+    /// The part of these blocks that lies in the first run that they meet, if it begins with them, and where the rest of
+    /// them begins.
+    pub fn part_of_run(&self, blocks: &Range<u64>) -> (Option<PlacedRun>, u64) {
+        let run = self.run_of(blocks.start);
+        let part = run.cut(blocks.start, blocks.end).filter(|part| part.start == blocks.start);
+        (part, run.end.min(blocks.end))
     }
 
     fn run_of(&self, block: u64) -> &PlacedRun {

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, NewMove, NewPv, PvExtents, SegmentType, VolumeKind, VolumeState};
+use rowen_engine::group::{FullPolicy, NewMove, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind, VolumeState};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ impl LifeState {
         let longest = if rng.one_in(8) { 2_000 } else { 60 };
         let pause = rng.below(longest);
         self.handle.sleep(Duration::from_micros(pause)).await;
-        let outcome = self.dispatch(&mut rng, act).await;
+        let outcome = self.dispatch(item, &mut rng, act).await;
         self.trace(|| format!("#{} {act:?}: {}", item.number, shown(&outcome)));
         self.client.note_invalid()?;
         outcome.map_err(|failure| match failure {
@@ -136,7 +136,7 @@ impl LifeState {
         })
     }
 
-    async fn dispatch(&self, rng: &mut Rng, act: Act) -> Outcome {
+    async fn dispatch(&self, item: Item, rng: &mut Rng, act: Act) -> Outcome {
         match act {
             Act::Write => self.write(rng).await,
             Act::Zero => self.zero(rng).await,
@@ -165,6 +165,7 @@ impl LifeState {
             }
             Act::Check => self.check().await,
             Act::Fill => self.fill(rng).await,
+            Act::Allocatable if Rng::new(item.seed.rotate_left(23)).one_in(2) => self.convert(item).await,
             Act::Allocatable => self.allocatable(rng).await,
             Act::GrowOrShrinkPv => self.resize_pv(rng).await,
             Act::AddPv => self.add_pv(rng).await,
@@ -556,6 +557,28 @@ impl LifeState {
         let allocatable = !info.pvs[pv].is_allocatable;
         let done = self.client.group.set_allocatable(PvIndex(pv as u16), allocatable).await;
         self.pvs_answered("physical volumes allocatable or not", done)
+    }
+
+    /// A linear volume becomes mirrored. New volumes are mirrored from then on.
+    async fn convert(&self, item: Item) -> Outcome {
+        if !self.claim_pvs() {
+            return Ok(());
+        }
+        let linear = |info: &VolumeInfo| info.segment == SegmentType::Linear && info.origin.is_none();
+        let volumes: Vec<_> = self.client.group.volumes().into_iter().filter(linear).collect();
+        let done = match volumes.is_empty() {
+            true => Err(Error::Busy("there is no linear volume".into())),
+            false => {
+                self.client.oracle.lock().segment = SegmentType::Raid1;
+                let id = Rng::new(item.seed).pick(&volumes).id;
+                self.client.group.convert_to_mirror(id, &[]).await
+            }
+        };
+        match done {
+            // It was removed meanwhile, or lost its snapshots' space.
+            Err(Error::NotFound(_) | Error::InvalidSnapshot) => self.pvs_answered("volumes converted", Err(Error::Busy(String::new()))),
+            done => self.pvs_answered("volumes converted", done),
+        }
     }
 
     async fn resize_pv(&self, rng: &mut Rng) -> Outcome {

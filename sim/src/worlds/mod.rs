@@ -310,7 +310,14 @@ impl History {
         let infos = group.volumes();
         let mut oracle = self.oracle.lock();
         judge_group(&oracle, &infos, &found, self.since).map_err(|what| format!("since {:?}: {what}", self.since))?;
-        let check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
+        let mut check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
+        if matches!(check, Err(Error::Busy(_))) {
+            // The group's own work needed the blocks that the check held.
+            let idle = world.try_run(group.reclaim_idle()).map_err(|stuck| format!("removal: {stuck}"))?;
+            idle.map_err(|e| format!("removal after opening: {e}"))?;
+            self.seen.tally.count("checks that were repeated");
+            check = world.try_run(group.check_open()).map_err(|stuck| format!("check: {stuck}"))?;
+        }
         let mut check = check.map_err(|e| format!("check after opening: {e}"))?;
         if self.has_bad_metadata && check.repairable == check.findings.len() as u64 {
             let repair = world.try_run(group.repair_open()).map_err(|stuck| format!("repair: {stuck}"))?;

@@ -257,7 +257,7 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 /// `-m` and types with a number of copies; 0: `-m` alone says how many. A volume with as many copies does not change,
-/// which LVM reports as success. The others are refused: copies neither come nor go.
+/// which LVM reports as success. A second copy comes; copies do not go.
 fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Plain])?;
@@ -268,6 +268,9 @@ fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
         Some((_, Some(mirrors))) => mirrors.saturating_add(1),
         _ => of_type,
     };
+    if wanted == crate::roles::COPIES && !volume.is_mirrored() {
+        return mirrors::convert(session, args, &report, &volume);
+    }
     refuse_conversion(&report, &volume, wanted)?;
     let full = full(&report, &volume);
     session.console.complain(format!("WARNING: {full} already has image count of {now}."));
@@ -282,7 +285,6 @@ fn refuse_conversion(report: &GroupReport, volume: &VolumeReport, copies: u64) -
     let kind = match copies {
         _ if is_same => return Ok(()),
         1 => "linear",
-        crate::roles::COPIES => "raid1",
         more => {
             return Err(Failure::failed(format!(
                 "Logical volume {group}/{name} cannot have {more} copies of its data: a mirrored logical volume has two."

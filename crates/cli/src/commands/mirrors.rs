@@ -217,6 +217,24 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
     }
 }
 
+/// `lvconvert -m1`, `--type raid1`: a linear volume and its snapshots get a second copy, on the named physical volumes or
+/// anywhere.
+pub fn convert(session: &mut Session<'_>, args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
+    let group = &report.name;
+    let full = format!("{group}/{}", volume.name);
+    let words = args.positionals.get(1..).unwrap_or_default();
+    let parts = places::named(session, report, words)?;
+    let on = places::usable(session, report, SegmentType::Linear, parts)?;
+    let question =
+        format!("Are you sure you want to convert linear LV {full} to raid1 with 2 images enhancing resilience?");
+    if !args.assumes_yes() && !session.console.asks(&question) {
+        return Err(Failure::failed(format!("Logical volume {full} NOT converted.")));
+    }
+    session.change(group, Request::Convert { volume: volume.name.clone(), on })?;
+    session.console.say(format!("Logical volume {full} successfully converted."));
+    Ok(())
+}
+
 /// `lvchange --syncaction`: the copies of mirrored volumes are compared, in the background.
 pub fn scrub(session: &mut Session<'_>, args: &Args, action: &str) -> Result {
     let action = match action {

@@ -99,8 +99,8 @@ pub const REFUSED: &[(&str, &str)] = &[
         "Volumes are linear, or mirrored on two disks (raid1). Put parity below the physical volumes (md, hardware).",
     ),
     (
-        "more than two copies; `lvconvert -m`, `--type raid1`, `--type linear` of a mirrored or linear volume",
-        "A volume keeps the number of copies that it was made with. Create another one and copy the data.",
+        "more than two copies; `lvconvert -m0`, `--type linear` of a mirrored volume",
+        "A volume keeps its second copy. Create a linear volume and copy the data.",
     ),
     (
         "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--rebuild`, `--writemostly`",

@@ -115,6 +115,54 @@ fn a_filesystem_outlives_both_disks_one_after_the_other() {
     world.ok("vgchange -an VG");
 }
 
+/// A mounted linear volume with snapshots is made a mirror while it is written: on a disk that joins after the first one is
+/// nearly full. Either disk is enough for everything then.
+#[test]
+fn a_linear_volume_in_use_becomes_a_mirror() {
+    let world = World::empty("mirconv");
+    let disks = ["a", "b"].map(|name| world.device(name, DISK));
+    world.ok("vgcreate VG a");
+    world.ok("lvcreate -y -L 240M -n m VG");
+    world.refused("lvconvert -y -m1 VG/m", 5, "two physical volumes");
+    tool("mkfs.ext4", &["-q", "-F", world.node("m").to_str().unwrap()]);
+    let point = world.mount("m", "rw");
+    write_files(&point, 0..60);
+    world.ok("lvcreate -y -s -n before VG/m");
+    write_files(&point, 40..80);
+    world.ok("vgextend VG b");
+    world.refused("lvconvert -y -m1 VG/m a", 5, "");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_files(&point, 80..200));
+        world.ok("lvcreate -y -s -n during VG/m");
+        world.ok("lvconvert -y -m1 VG/m b");
+        writer.join().unwrap();
+    });
+    assert_eq!(field(&world, "lvs --noheadings -o segtype VG/m"), "raid1");
+    wait_in_sync(&world);
+    world.ok("check VG");
+    world.ok("lvcreate -y -s -n after VG/m");
+    write_files(&point, 150..220);
+    world.unmount("m");
+    close(&world);
+    for disk in &disks {
+        let away = open_without(&world, disk);
+        let point = world.mount("m", "rw");
+        check_files(&point, 0..220);
+        world.unmount("m");
+        let before = world.mount("before", "ro");
+        check_files(&before, 0..60);
+        assert!(!before.join("file70").exists());
+        world.unmount("before");
+        close(&world);
+        fs::rename(&away, disk).unwrap();
+        let name = disk.file_name().unwrap().to_str().unwrap();
+        world.ok(&format!("vgextend --restoremissing VG {name}"));
+        world.ok("vgchange -ay VG");
+        wait_in_sync(&world);
+        close(&world);
+    }
+}
+
 /// Its contents are on the other disk. What was cut off is never read as zeros, whatever its size is later (CF1).
 #[test]
 fn a_disk_that_is_cut_in_use_is_left() {
@@ -466,8 +514,8 @@ fn bad_input() {
     for (line, words) in [
         ("lvconvert -y -m0 VG/m", "cannot be converted to type linear"),
         ("lvconvert -y --type linear VG/m", "cannot be converted to type linear"),
-        ("lvconvert -y -m1 VG/l", "cannot be converted to type raid1"),
-        ("lvconvert -y --type raid1 VG/l", "cannot be converted to type raid1"),
+        ("lvconvert -y -m1 VG/l nosuch", "not found in Volume Group"),
+        ("lvconvert -y -m2 VG/l", "cannot have 3 copies"),
         ("lvconvert -y -m2 VG/m", "cannot have 3 copies"),
         ("lvconvert -y -m+1 VG/m", "cannot have 3 copies"),
         ("lvconvert -y --splitmirrors 1 -n x VG/m", "can be split off"),

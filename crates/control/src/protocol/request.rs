@@ -155,6 +155,13 @@ pub enum Request {
         #[serde(default)]
         on: Vec<PvPart>,
     },
+    /// Makes a linear volume and its snapshots mirrored where they are. The second copies lie in these places or anywhere,
+    /// and are made in the background.
+    Convert {
+        volume: String,
+        #[serde(default)]
+        on: Vec<PvPart>,
+    },
     /// Compares the two copies of a mirrored volume and of its snapshots, in the background.
     Scrub {
         volume: String,
@@ -389,6 +396,7 @@ impl Request {
             | SetAllocatable { .. }
             | SetJournalCopies { .. }
             | RepairMirrors { .. }
+            | Convert { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
             | RemoveBookmark { .. }

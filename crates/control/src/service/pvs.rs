@@ -56,6 +56,15 @@ impl Service {
         Ok(Outcome::Repaired { extents: self.told(repaired, "")? })
     }
 
+    /// Makes a linear volume mirrored where it is.
+    pub(super) fn convert(&self, name: &str, on: &[PvPart]) -> Result<Outcome> {
+        let (id, on) = (self.find(name)?.id, self.extents_on(on)?);
+        let group = self.group.clone();
+        let converted = self.run(async move { group.convert_to_mirror(id, &on).await });
+        self.told(converted, name)?;
+        Ok(Outcome::Ok)
+    }
+
     /// Changes the tags of the physical volume at `path`.
     pub fn tag_pv(&self, path: &str, add: &[String], remove: &[String]) -> Result<Outcome> {
         check_tags(add)?;

@@ -6,6 +6,7 @@ use crate::map::MapError;
 use crate::space::metadata::{Admission, MIN_METADATA};
 use crate::space::{AllocContext, AllocError, OpenArenas, Run, Space};
 use crate::units::VgBlock;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -133,6 +134,18 @@ impl Core {
             return Vec::new();
         }
         self.growth.taken.lock().clone()
+    }
+
+    /// Waits until runs in these blocks that will become metadata are metadata.
+    pub async fn grown_in(&self, blocks: &Range<u64>) {
+        loop {
+            let turn = self.growth.done.turn();
+            let meets = |(start, len): &Run| *start < blocks.end && blocks.start < start + len;
+            if !self.growth.taken.lock().iter().any(meets) {
+                return;
+            }
+            self.growth.done.changed(turn).await;
+        }
     }
 
     fn take_pair(&self, open: OpenArenas) -> std::result::Result<Option<[Run; 2]>, MapError> {

@@ -3,9 +3,9 @@
 use super::codec::RECORD_LIMIT;
 use super::record::block_crc;
 use super::superblock::{
-    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS,
-    FEATURE_MIRRORS, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL, FEATURE_UNPROVEN,
-    FEATURE_ZONES, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_BOOKMARKS, FEATURE_CONVERTED, FEATURE_GAPS,
+    FEATURE_MEMBERS, FEATURE_MIRRORS, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL,
+    FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE, MAGIC, SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -40,6 +40,11 @@ pub const FEATURES: &[Feature] = &[
     Feature { bit: FEATURE_SECOND_JOURNAL, name: "second-journal", what: "a second copy of the journal" },
     Feature { bit: FEATURE_BOOKMARKS, name: "bookmarks", what: "bookmarks, from which changes are sent" },
     Feature { bit: FEATURE_MIRRORS, name: "mirrors", what: "extents on two physical volumes" },
+    Feature {
+        bit: FEATURE_CONVERTED,
+        name: "converted",
+        what: "extents that became mirrored, or plain, where they are",
+    },
 ];
 
 /// The format of a group, or of a physical volume of no group.

@@ -178,6 +178,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_SECOND_JOURNAL", superblock::FEATURE_SECOND_JOURNAL),
         ("FEATURE_BOOKMARKS", superblock::FEATURE_BOOKMARKS),
         ("FEATURE_MIRRORS", superblock::FEATURE_MIRRORS),
+        ("FEATURE_CONVERTED", superblock::FEATURE_CONVERTED),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),

@@ -53,6 +53,8 @@ pub const FEATURE_SECOND_JOURNAL: u64 = 1024;
 pub const FEATURE_BOOKMARKS: u64 = 2048;
 /// Some extents are mirrored. An older program would write only one leg.
 pub const FEATURE_MIRRORS: u64 = 4096;
+/// Extents became mirrored, or plain, where they are. An older program would take blocks of the wrong type.
+pub const FEATURE_CONVERTED: u64 = 8192;
 /// Incompatible features that this program knows. If another bit is set, it must not touch the group.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -65,7 +67,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_ZONES
     | FEATURE_SECOND_JOURNAL
     | FEATURE_BOOKMARKS
-    | FEATURE_MIRRORS;
+    | FEATURE_MIRRORS
+    | FEATURE_CONVERTED;
 
 /// Features that this program knows among those that a program must know to write, but not to read. None is defined.
 pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
@@ -346,7 +349,9 @@ impl GroupRoot {
         let journals = if self.second_journal.is_none() { 0 } else { FEATURE_SECOND_JOURNAL };
         let is_mirrored = self.zones.zones.iter().any(|zone| zone.is_mirrored(self.extent_blocks));
         let mirrors = if is_mirrored { FEATURE_MIRRORS } else { 0 };
-        gaps | bad | members | zones | journals | mirrors
+        let is_converted = self.zones.zones.iter().any(|zone| zone.is_converted);
+        let converted = if is_converted { FEATURE_CONVERTED } else { 0 };
+        gaps | bad | members | zones | journals | mirrors | converted
     }
 }
 

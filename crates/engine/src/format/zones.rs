@@ -8,7 +8,8 @@
 //! * Z1 Each number has at most one place: the place of the zone that covers it, or its home.
 //! * Z2 Each extent of each physical volume has exactly one number, or is the second leg of one.
 //! * Z3 Both legs of a number lie on different physical volumes.
-//! * Z4 Mirrored numbers begin at [`MIRRORED_FROM`], behind all others.
+//! * Z4 Extents that are made mirrored get numbers from [`MIRRORED_FROM`] on, behind all others. Extents that become
+//!   mirrored, or plain, where they are, keep their numbers: their zones say so.
 //! * Z5 A slot is written only while the newest superblock is durable on every physical volume and names the other slot, or none.
 
 use super::record::{block_crc, on_disk, seal};
@@ -23,10 +24,12 @@ pub const ZONE_SLOTS: [u64; 2] = [64 << 10, 256 << 10];
 pub const MAX_ZONES: usize = 4096;
 /// Added to the number of a second leg that is being filled.
 const FILLING: u16 = 1 << 15;
+/// Added if the extents are mirrored although their numbers are plain, or the other way round.
+const CONVERTED: u16 = 1 << 14;
 /// The physical volume of a zone that has no place.
 const NOWHERE: u16 = u16::MAX;
 
-/// First block of the mirrored numbers (Z4). In a group without mirrors no number is as high.
+/// First block of the numbers of extents that were made mirrored (Z4). In a group without mirrors no number is as high.
 pub const MIRRORED_FROM: u64 = 1 << 46;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ROWENZON");
@@ -44,7 +47,8 @@ on_disk! {
 
 on_disk! {
     /// A zone. `pv` is 65535 if its numbers have no place. `second_pv` is 0 if there is no second leg, otherwise one
-    /// more than its physical volume's number, and 32768 more while the leg is being filled.
+    /// more than its physical volume's number, and 32768 more while the leg is being filled. In a zone whose extents were
+    /// converted, 16384 is added: they are mirrored although their numbers are plain, or the other way round.
     ZoneRecord, 32 {
         0 => first_extent: u64,
         8 => extents: u64,
@@ -71,16 +75,23 @@ pub struct Zone {
     pub extents: u64,
     /// None: no extent has these numbers. They were renumbered, or their physical volume left.
     pub place: Option<ZonePlace>,
-    /// The second leg of mirrored numbers. None: they have only one, for the time being.
+    /// The second leg of mirrored extents. None: they have only one, for the time being.
     pub second: Option<ZonePlace>,
     /// The second leg is being filled from the first one, and does not count yet.
     pub is_filling: bool,
+    /// The extents are mirrored although their numbers are plain, or the other way round (Z4).
+    pub is_converted: bool,
 }
 
 impl Zone {
-    /// Whether its numbers are mirrored (Z4).
+    /// Numbers that have no place.
+    pub fn nowhere(first_extent: u64, extents: u64) -> Zone {
+        Zone { first_extent, extents, place: None, second: None, is_filling: false, is_converted: false }
+    }
+
+    /// Whether its extents are mirrored (Z4).
     pub fn is_mirrored(&self, extent_blocks: u64) -> bool {
-        self.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM
+        (self.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM) != self.is_converted
     }
 
     /// All of its places.
@@ -134,6 +145,7 @@ impl ZoneTable {
         for (zone, bytes) in self.zones.iter().zip(records) {
             let place = zone.place.unwrap_or(ZonePlace { pv: NOWHERE, first_pe: 0 });
             let filling = if zone.is_filling { FILLING } else { 0 };
+            let converted = if zone.is_converted { CONVERTED } else { 0 };
             let (second_pv, second_pe) =
                 zone.second.map_or((0, 0), |second| ((second.pv + 1) | filling, second.first_pe));
             let record = ZoneRecord {
@@ -141,7 +153,7 @@ impl ZoneTable {
                 extents: zone.extents,
                 first_pe: place.first_pe,
                 pv: place.pv,
-                second_pv,
+                second_pv: second_pv | converted,
                 second_pe: u32::try_from(second_pe).expect("checked when the leg was placed"),
             };
             bytes.copy_from_slice(&record.encode());
@@ -170,10 +182,11 @@ impl ZoneTable {
             first_extent: record.first_extent,
             extents: record.extents,
             place: (record.pv != NOWHERE).then_some(ZonePlace { pv: record.pv, first_pe: record.first_pe }),
-            second: (record.second_pv & !FILLING)
+            second: (record.second_pv & !(FILLING | CONVERTED))
                 .checked_sub(1)
                 .map(|pv| ZonePlace { pv, first_pe: u64::from(record.second_pe) }),
             is_filling: record.second_pv & FILLING != 0,
+            is_converted: record.second_pv & CONVERTED != 0,
         };
         let zones: Vec<Zone> = records.filter_map(ZoneRecord::decode_from).map(zone).collect();
         match (ZoneTable { zones: zones.clone(), ..self.clone() }).encode(group) == bytes {
@@ -187,13 +200,14 @@ impl ZoneTable {
 /// is the largest number.
 pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], extent_blocks: u64, most: u64) -> bool {
     let mirrored_from = MIRRORED_FROM.div_ceil(extent_blocks);
-    if homes.iter().any(|home| home.end > mirrored_from) && zones.iter().any(|zone| zone.second.is_some()) {
+    let has_mirrors = || zones.iter().any(|zone| zone.second.is_some() || zone.is_converted);
+    if homes.iter().any(|home| home.end > mirrored_from) && has_mirrors() {
         return false;
     }
     let is_sound = |zone: &Zone| match (zone.place, zone.second) {
-        (_, None) => true,
+        (Some(_), None) => true,
         (Some(first), Some(second)) => first.pv != second.pv && zone.is_mirrored(extent_blocks),
-        (None, Some(_)) => false,
+        (None, second) => second.is_none() && !zone.is_converted,
     };
     if !zones.iter().all(is_sound) {
         return false;

@@ -1,13 +1,8 @@
 use super::*;
 
 fn zone(first_extent: u64, extents: u64, place: Option<(u16, u64)>) -> Zone {
-    Zone {
-        first_extent,
-        extents,
-        place: place.map(|(pv, first_pe)| ZonePlace { pv, first_pe }),
-        second: None,
-        is_filling: false,
-    }
+    let place = place.map(|(pv, first_pe)| ZonePlace { pv, first_pe });
+    Zone { place, ..Zone::nowhere(first_extent, extents) }
 }
 
 const MOST: u64 = (1 << 47) - 1;
@@ -19,9 +14,10 @@ fn mirrored(first: u64, extents: u64, place: (u16, u64), second: (u16, u64)) -> 
 
 #[test]
 fn a_table_is_read_as_it_was_written_and_no_other() {
-    let zones = vec![zone(0, 4, Some((1, 2))), mirrored(9, 1, (0, 7), (3, 5))];
+    let single = Zone { is_converted: true, ..zone(6, 1, Some((1, 9))) };
+    let zones = vec![zone(0, 4, Some((1, 2))), mirrored(9, 1, (0, 7), (3, 5)), single];
     let table = ZoneTable::default().next(zones.clone(), 77);
-    assert_eq!((table.serial, table.count, table.offset(), table.bytes()), (1, 2, ZONE_SLOTS[1], BLOCK_SIZE));
+    assert_eq!((table.serial, table.count, table.offset(), table.bytes()), (1, 3, ZONE_SLOTS[1], BLOCK_SIZE));
     let bytes = table.encode(77);
     let named = ZoneTable { zones: Vec::new(), ..table.clone() };
     assert_eq!(named.decode(&bytes, 77, "here").unwrap(), zones);

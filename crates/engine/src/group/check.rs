@@ -585,11 +585,10 @@ impl<'a> Check<'a> {
             self.report.find(format!("tree {}: LV block {} is mapped outside the group, to {start}", tree.id, e.key));
             return;
         }
-        let wanted = self.types.get(&tree.id).map(|segment| *segment == SegmentType::Raid1);
-        if wanted.is_some_and(|wanted| wanted != placement.is_mirrored(start)) {
-            let where_to = if wanted == Some(true) { "not mirrored" } else { "mirrored" };
+        // A volume that is being converted may have blocks of both types, and counts as linear.
+        if self.types.get(&tree.id) == Some(&SegmentType::Raid1) && !placement.is_mirrored(start) {
             self.report
-                .find(format!("tree {}: LV block {} is at VG block {start}, which is {where_to}", tree.id, e.key));
+                .find(format!("tree {}: LV block {} is at VG block {start}, which is not mirrored", tree.id, e.key));
         }
         let unproven = self.group.core.members.unproven.among(&placement, start, len);
         if unproven > 0 {
@@ -679,10 +678,17 @@ impl<'a> Check<'a> {
     /// Free space, arenas and pending blocks must not overlap used blocks. Together they must be all blocks.
     async fn free_space(&mut self, may_continue: &impl Fn() -> Result<()>) -> Result<()> {
         let core = &self.group.core;
-        let (tree, arenas, pending, count) = {
+        let (tree, arenas, pending, count, pvs) = {
             let space = core.space.lock();
-            (space.free_tree(), space.arena_unused_runs(), space.pending_all(), space.free_in_tree())
+            (
+                space.free_tree(),
+                space.arena_unused_runs(),
+                space.pending_all(),
+                space.free_in_tree(),
+                space.pvs().clone(),
+            )
         };
+        let mut counted = pvs.uncounted();
         let mut cursor = 0;
         let mut free = 0;
         let mut runs: Vec<(&str, u64, u64)> = Vec::new();
@@ -702,6 +708,7 @@ impl<'a> Check<'a> {
                     self.report.find(format!("the free-space tree maps {} to {}", e.key, e.value));
                 }
                 free += u64::from(e.len);
+                counted.count((e.key, u64::from(e.len)), true);
                 runs.push(("free", e.key, u64::from(e.len)));
             }
             match step.next {
@@ -711,6 +718,11 @@ impl<'a> Check<'a> {
         }
         if free != count {
             self.report.find(format!("{free} blocks are free, the counter says {count}"));
+        }
+        let mirrored = ("mirrored", (counted.mirrored_free(), pvs.mirrored_free()));
+        let linear = counted.free().zip(pvs.free()).map(|counts| ("linear", counts));
+        for (what, (counted, kept)) in linear.chain([mirrored]).filter(|(_, (counted, kept))| counted != kept) {
+            self.report.find(format!("{counted} blocks are free for {what} volumes, the counter says {kept}"));
         }
         runs.extend(arenas.into_iter().map(|(start, len)| ("free in an arena", start, len)));
         runs.extend(pending.into_iter().map(|(start, len)| ("about to be freed", start, len)));

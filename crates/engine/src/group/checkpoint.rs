@@ -358,7 +358,7 @@ impl Group {
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
             in_flight.extend(state.in_flight.iter().flat_map(|op| op.allocated.iter().copied()));
-            stream.volumes.push(state.meta.clone());
+            stream.volumes.push(state.stored_meta());
             if !state.invalid() {
                 stream.trees.push(state.head.clone());
             }

@@ -6,11 +6,14 @@
 //!   numbers, or free as one mirrored number.
 //! * MZ2 A zone is dissolved in the same way, when all of its blocks are free.
 //!
+//! * MZ3 A volume counts as mirrored from the checkpoint on that finds all of its blocks, and those of its snapshots, in
+//!   mirrored extents (`convert.rs`).
+//!
 //! Zones are made when a volume is created or grows, and in the background before redirected writes need them. None is
 //! made while a physical volume is out (MB3).
 
 use super::Group;
-use super::moves::ZONES_KEPT;
+use super::moves::{TableClaim, ZONES_KEPT};
 use crate::core::Throttle;
 use crate::disk::{DiskError, PvIndex};
 use crate::error::{Error, Result};
@@ -69,6 +72,11 @@ impl LegsOwner for Group {
 }
 
 impl Group {
+    /// Makes the background work on mirrors look again.
+    pub(super) fn wake_mirrors(&self) {
+        self.wake();
+    }
+
     /// A step of the background work on mirrors: makes legs equal, and makes zones ahead of their need.
     pub(super) async fn mirrors_some(self: &Arc<Self>) {
         self.mirrors_wanted.store(false, Ordering::Release);
@@ -217,14 +225,13 @@ impl Group {
 
     /// Whether there are mirrored extents.
     pub(super) fn has_mirrored(&self) -> bool {
-        let placement = self.core.placement();
-        placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start))
+        self.core.placement().runs().iter().any(|run| run.is_mirrored)
     }
 
     /// The state of the mirrors.
     pub fn mirror_info(&self) -> MirrorInfo {
         let placement = self.core.placement();
-        let mirrored = placement.runs().iter().filter(|run| placement.is_mirrored(run.start));
+        let mirrored = placement.runs().iter().filter(|run| run.is_mirrored);
         let extents = |blocks: u64| blocks / placement.extent_blocks;
         let (mut all, mut single) = (0, 0);
         for run in mirrored {
@@ -287,7 +294,7 @@ impl Group {
     }
 
     /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
-    async fn make_zones(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
+    pub(super) async fn make_zones(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
         let _claim = self.claim_table().await?;
         self.make_zones_claimed(extents, on).await
     }
@@ -346,12 +353,18 @@ impl Group {
     /// [`Error::NoSpace`]: other physical volumes have too few free extents. Some may have got a second leg by then.
     /// [`Error::Busy`]: another caller does the same now.
     pub async fn repair_mirrors(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
-        if self.repairing.swap(true, Ordering::AcqRel) {
-            return Err(Error::Busy("the mirrors are being repaired already".into()));
-        }
+        self.claim_repair()?;
         let repaired = self.repair_mirrors_alone(on).await;
         self.repairing.store(false, Ordering::Release);
         repaired
+    }
+
+    /// Legs are added by one caller at a time, who clears `repairing` at the end.
+    pub(super) fn claim_repair(&self) -> Result<()> {
+        match self.repairing.swap(true, Ordering::AcqRel) {
+            true => Err(Error::Busy("the mirrors are being repaired or converted already".into())),
+            false => Ok(()),
+        }
     }
 
     async fn repair_mirrors_alone(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
@@ -374,16 +387,29 @@ impl Group {
         self.core.journal.failed()?;
         let old = self.core.placement();
         let Some(run) = single_run(&old) else { return Ok(0) };
+        let (start, blocks) = self.take_second(&run, on).await?;
+        self.begin_second(&run, (start, blocks)).await?;
+        drop(hold);
+        self.fill_second(claim).await?;
+        Ok(blocks)
+    }
+
+    /// Takes extents for the second leg of a run, or of its beginning.
+    pub(super) async fn take_second(&self, run: &PlacedRun, on: &[PvExtents]) -> Result<Run> {
         let needed = run.end - run.start;
-        let mut second = None;
         for (_, places) in self.places_for_legs(on)?.into_iter().filter(|(pv, _)| *pv != run.pv) {
-            second = self.take_extents_in(needed / old.extent_blocks, &places).await?;
-            if second.is_some() {
-                break;
+            let second = self.take_extents_in(needed / self.core.placement().extent_blocks, &places).await?;
+            if let Some(second) = second {
+                return Ok(second);
             }
         }
-        let Some((start, blocks)) = second else { return Err(Error::NoSpace { needed, free: 0 }) };
-        let new = Arc::new(old.with_second(run.start, start, blocks));
+        Err(Error::NoSpace { needed, free: 0 })
+    }
+
+    /// The beginning of a run is mirrored from now on, with this second leg, which must be filled. Checkpoints are held.
+    /// After an error it is as before, and the second leg's extents are free.
+    pub(super) async fn begin_second(&self, run: &PlacedRun, (start, blocks): Run) -> Result<()> {
+        let new = Arc::new(self.core.placement().with_second(run.start, start, blocks));
         if new.zones().len() > MAX_ZONES - ZONES_KEPT {
             self.give_back(start..start + blocks);
             return Err(full_table());
@@ -398,14 +424,18 @@ impl Group {
             return Err(error);
         }
         self.change_zones_of_mirrors(&new, Vec::new());
-        drop(hold);
+        Ok(())
+    }
+
+    /// Makes the table with a new second leg durable, and starts to fill the leg.
+    pub(super) async fn fill_second(self: &Arc<Self>, claim: TableClaim<'_>) -> Result<()> {
         self.checkpoint().await?;
         // A request that has no space may wait for the claim.
         drop(claim);
         // Writes that went to the first leg alone end before it is copied.
         self.all_done().await;
         self.core.members.legs().begin_filling();
-        Ok(blocks)
+        Ok(())
     }
 
     /// Second legs that were filled count from now on.
@@ -474,7 +504,7 @@ impl Group {
         let highest = LARGEST_MIRRORED / BLOCK_SIZE;
         let mut places: Vec<(u64, u16, Vec<Range<u64>>)> = Vec::new();
         for (index, free) in (0..).zip(free) {
-            let plain = placement.runs().iter().filter(|run| run.pv == index && !placement.is_mirrored(run.start));
+            let plain = placement.runs().iter().filter(|run| run.pv == index && !run.is_mirrored);
             let near = plain.filter(|run| run.at < highest);
             let near = near.map(|run| run.start..run.end.min(run.start + (highest - run.at)));
             let within = |range: Range<u64>| -> Vec<Range<u64>> {
@@ -506,7 +536,7 @@ impl Group {
     }
 
     /// These extents were not used.
-    fn give_back(&self, range: Range<u64>) {
+    pub(super) fn give_back(&self, range: Range<u64>) {
         let _gate = self.core.gate.read();
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
@@ -544,8 +574,7 @@ impl Group {
 
     async fn take_mirrored(&self, kept: u64, taken: &mut Vec<Run>) -> Result<()> {
         let placement = self.core.placement();
-        let mirrored: Vec<_> =
-            placement.runs().iter().filter(|run| placement.is_mirrored(run.start)).copied().collect();
+        let mirrored: Vec<_> = placement.runs().iter().filter(|run| run.is_mirrored).copied().collect();
         for run in mirrored.into_iter().rev() {
             let mut at = run.start;
             loop {
@@ -569,7 +598,7 @@ impl Group {
 
 /// The first run of mirrored extents that has one leg.
 fn single_run(placement: &Placement) -> Option<PlacedRun> {
-    let is_single = |run: &&PlacedRun| run.second.is_none() && placement.is_mirrored(run.start);
+    let is_single = |run: &&PlacedRun| run.second.is_none() && run.is_mirrored;
     placement.runs().iter().find(is_single).copied()
 }
 
@@ -583,7 +612,7 @@ impl Group {
         let catalog = self.catalog.read();
         let head = |volume: &Arc<Volume>| {
             let state = volume.state.lock();
-            (state.head.id, state.meta.segment)
+            (state.head.id, state.stored_meta().segment)
         };
         catalog.volumes.values().map(head).collect()
     }

@@ -23,6 +23,7 @@ mod check;
 mod checkpoint;
 mod checkpoint_lock;
 mod close;
+mod convert;
 mod create;
 mod create_group;
 mod diff;

@@ -334,14 +334,8 @@ impl Group {
                 if self.is_fixed(&blocks) {
                     continue;
                 }
-                let part = PlacedRun {
-                    start: blocks.start,
-                    end: blocks.end,
-                    pv: run.pv,
-                    at: run.at + (blocks.start - run.start),
-                    second: None,
-                    is_filling: false,
-                };
+                let at = run.at + (blocks.start - run.start);
+                let part = PlacedRun::plain(blocks.start, blocks.end, run.pv, at);
                 match runs
                     .last_mut()
                     .filter(|last| last.end == part.start && last.at + (last.end - last.start) == part.at)
@@ -356,7 +350,7 @@ impl Group {
     }
 
     /// Whether metadata or the journal lies there.
-    fn is_fixed(&self, blocks: &Range<u64>) -> bool {
+    pub(super) fn is_fixed(&self, blocks: &Range<u64>) -> bool {
         let journal = journal_in(&self.root.lock().group, blocks);
         !journal.is_empty() || !self.core.meta.lock().copies_in(std::slice::from_ref(blocks)).is_empty()
     }

@@ -413,7 +413,7 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let written = roots.map(|r| r.generation).max().is_none_or(|newest| newest <= root.generation);
     let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
     // Mirrored free blocks are the rest.
-    let has_mirrored = placement.runs().last().is_some_and(|run| placement.is_mirrored(run.start));
+    let has_mirrored = placement.runs().iter().any(|run| run.is_mirrored);
     let pv_free = stream.pv_free.iter().try_fold(0u64, |sum, free| sum.checked_add(*free));
     let adds_up = pv_free.is_some_and(|sum| sum == stream.free_blocks || has_mirrored && sum < stream.free_blocks);
     let checks = [

@@ -218,8 +218,12 @@ impl Group {
         let mut then = Vec::with_capacity(all.len());
         let trees = TreeId(catalog.next_tree + 2 * all.len() as u64);
         for (at, publish) in (0..).zip(all) {
-            let meta = volume_in(&catalog, publish.received)?.state.lock().meta.clone();
-            parts.push(part_of(&catalog, publish, &meta, at));
+            let volume = volume_in(&catalog, publish.received)?;
+            let (meta, stored) = {
+                let state = volume.state.lock();
+                (state.meta.clone(), state.stored_meta())
+            };
+            parts.push(part_of(&catalog, publish, &stored, at));
             then.push(publish.received_record(meta, TreeId(trees.0 + 2 * at)));
         }
         let mut records = vec![Record::Snapshot { parts: parts.clone() }];

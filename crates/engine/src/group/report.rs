@@ -145,7 +145,7 @@ impl Group {
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();
             sums.add(&catalog, &state.head, Some(volume.id));
-            volumes.push(bare_info(&catalog, &state.meta, &state.head));
+            volumes.push(bare_info(&catalog, state.stored_meta(), &state.head));
             let seen = HeadState::of(&state.meta, &state.head);
             drop(state);
             let last = volumes.last_mut().expect("one was added");
@@ -240,7 +240,7 @@ impl SnapshotUsage<'_> {
     fn info(&self, volume: &Volume) -> VolumeInfo {
         let state = volume.state.lock();
         let (head, parent) = (state.head.id, state.head.parent);
-        let info = bare_info(self.0, &state.meta, &state.head);
+        let info = bare_info(self.0, state.stored_meta(), &state.head);
         let seen = HeadState::of(&state.meta, &state.head);
         drop(state);
         VolumeInfo {
@@ -264,9 +264,8 @@ fn measure_pools(catalog: &Catalog, volumes: &mut [VolumeInfo]) {
 }
 
 /// The report of one volume, without blocks that are held for it elsewhere.
-fn bare_info(catalog: &Catalog, meta: &VolumeMeta, head: &TreeMeta) -> VolumeInfo {
+fn bare_info(catalog: &Catalog, meta: VolumeMeta, head: &TreeMeta) -> VolumeInfo {
     let own = head.own.max(0) as u64;
-    let meta = meta.clone();
     VolumeInfo {
         id: meta.id,
         name: meta.name,

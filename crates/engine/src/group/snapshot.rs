@@ -98,7 +98,7 @@ impl Group {
                     uuid: spec.uuid,
                     name: spec.name.clone(),
                     kind: VolumeKind::Thin,
-                    segment: state.meta.segment,
+                    segment: state.stored_meta().segment,
                     state: VolumeState::Ok,
                     blocks: state.meta.blocks,
                     sector: state.meta.sector,
@@ -110,7 +110,7 @@ impl Group {
                     head: TreeId(catalog.next_tree + 2 * i + 1),
                     attributes: spec.attributes.clone(),
                 };
-                reserves[state.meta.segment as usize] += spec.reserve.unwrap_or(0);
+                reserves[volume.segment as usize] += spec.reserve.unwrap_or(0);
                 parts.push(SnapshotPart { origin: spec.origin, point: TreeId(catalog.next_tree + 2 * i), volume });
             }
             for segment in [SegmentType::Linear, SegmentType::Raid1] {

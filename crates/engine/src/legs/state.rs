@@ -173,7 +173,8 @@ impl State {
             return None;
         }
         let is_open = || piece.regions(leg).any(|region| self.regions.contains_key(&region));
-        if op == DiskOpKind::Write || is_open() { error(leg) } else { None }
+        // The cause is the leg that is out.
+        if op == DiskOpKind::Write || is_open() { error(1 - leg) } else { None }
     }
 
     /// The unsure ranges that meet a place.

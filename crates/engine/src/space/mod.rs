@@ -14,8 +14,8 @@
 //!   metadata gets them when nothing else is free. Without metadata no write could be mapped, not even a write with a
 //!   reservation.
 //! * S5 Slots (rule R10) are hints: forgetting them loses no block, only locality.
-//! * S8 A block is for volumes of one type: mirrored blocks for mirrored volumes, the others for linear ones. Free
-//!   space, reservations and searches are separate. Metadata and the journal take what is for linear volumes.
+//! * S8 A block is for volumes of one type: mirrored blocks for mirrored volumes, the others for linear ones. What a
+//!   linear volume had in an extent that became mirrored stays there. Free space, reservations and searches are separate. Metadata and the journal take what is for linear volumes.
 //! * S6 Nothing is allocated on a physical volume that is not allocatable ([`pvs`]).
 
 mod account;
@@ -285,10 +285,7 @@ impl Space {
 
     /// Blocks in the free tree for volumes of this type that are allocatable.
     fn allocatable_in_tree(&self, segment: SegmentType) -> u64 {
-        match segment {
-            SegmentType::Linear => self.in_tree(segment).saturating_sub(self.pvs.unallocatable()),
-            SegmentType::Raid1 => self.in_tree(segment),
-        }
+        self.in_tree(segment).saturating_sub(self.pvs.unallocatable(segment))
     }
 
     /// Allocatable blocks that are not reserved, for linear volumes and for metadata.

@@ -141,6 +141,33 @@ impl Space {
         Ok(Ok(()))
     }
 
+    /// Nothing is allocated from these blocks until [`release`](Self::release) (S9), in parts of which each lies in one run.
+    /// `Err`: there would be this many blocks too few for the reservations, and nothing changes.
+    pub fn withhold(&mut self, context: AllocContext<'_>, parts: &[Range<u64>]) -> Result<Result<(), u64>, MapError> {
+        self.close_arenas(context)?;
+        let mut free = Vec::with_capacity(parts.len());
+        for part in parts {
+            free.push((part.clone(), self.free_in(context, part)?));
+        }
+        self.pvs.withhold(free);
+        let types = [SegmentType::Linear, SegmentType::Raid1];
+        let lacking = types.map(|segment| self.reserved_for(segment).saturating_sub(self.allocatable_in_tree(segment)));
+        match lacking.into_iter().max().filter(|lacking| *lacking > 0) {
+            Some(lacking) => {
+                self.release();
+                Ok(Err(lacking))
+            }
+            None => Ok(Ok(())),
+        }
+    }
+
+    /// What was withheld can be allocated, if it is allocatable.
+    pub fn release(&mut self) {
+        self.pvs.withhold(Vec::new());
+        self.forget_searches();
+        self.classes.iter_mut().for_each(|class| class.search_from = 0);
+    }
+
     /// The same while a group is being opened, before anything is allocated.
     pub fn make_unallocatable(&mut self, pv: usize) {
         debug_assert!(self.arenas.is_empty(), "S6: no arena was opened there");

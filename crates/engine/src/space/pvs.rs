@@ -5,6 +5,9 @@
 //!   of volumes, laid out or redirected, no extents of metadata, no place of the journal. Blocks in use there are read
 //!   and written in place; an extent of metadata stays usable as a whole. Blocks that become free there stay free.
 //!
+//! * S9 From blocks that are being made mirrored, or plain again, nothing is allocated meanwhile: they are withheld. So
+//!   what was found about them stays true.
+//!
 //! So all searches of the free tree use [`Pvs::allocatable`], arenas are closed when the ranges change, and counts of
 //! available space have only allocatable blocks.
 
@@ -24,19 +27,17 @@ struct Pv {
 #[derive(Clone, Debug)]
 pub struct Pvs {
     pvs: Vec<Pv>,
-    /// The blocks of the address space that are not mirrored, in order: the end of each run, and its physical volume.
+    /// The blocks of the address space, in order: the end of each run, and its physical volume; of mirrored blocks none.
     /// Blocks in no run do not exist, and count with the next run.
-    runs: Vec<(u64, usize)>,
-    /// The mirrored blocks: the end of each run.
-    mirrored_ends: Vec<u64>,
+    runs: Vec<(u64, Option<usize>)>,
     /// Mirrored free blocks in the free tree.
     mirrored_free: u64,
-    /// The first mirrored block.
-    mirrored_from: u64,
     /// The allocatable blocks: those that are not mirrored, and the mirrored ones.
     allocatable: [Vec<Range<u64>>; 2],
-    /// Free blocks in the free tree that are neither.
-    unallocatable: u64,
+    /// Free blocks in the free tree that are neither, for volumes of each type.
+    unallocatable: [u64; 2],
+    /// Blocks that are converted (S9), in parts that lie in one run each: how many are free in the free tree.
+    withheld: Vec<(Range<u64>, u64)>,
 }
 
 impl Pvs {
@@ -45,28 +46,58 @@ impl Pvs {
         let mut pvs = Pvs {
             pvs: free.iter().map(|free| Pv { free: *free, is_allocatable: true }).collect(),
             runs: Vec::new(),
-            mirrored_ends: Vec::new(),
             mirrored_free,
-            mirrored_from: u64::MAX,
             allocatable: Default::default(),
-            unallocatable: 0,
+            unallocatable: [0; 2],
+            withheld: Vec::new(),
         };
         pvs.place(placement);
         pvs
     }
 
-    /// The placement changes. Their free blocks are reported separately: [`moved`](Self::moved).
+    /// The placement changes. Free blocks that are on another physical volume then are reported separately:
+    /// [`moved`](Self::moved). Blocks that become mirrored or plain are withheld.
     pub fn place(&mut self, placement: &Placement) {
-        self.place_runs(placement.runs(), placement.mirrored_from().unwrap_or(u64::MAX));
+        self.place_runs(placement.runs());
     }
 
-    fn place_runs(&mut self, runs: &[PlacedRun], mirrored_from: u64) {
-        self.mirrored_from = mirrored_from;
-        let (plain, mirrored): (Vec<&PlacedRun>, Vec<&PlacedRun>) =
-            runs.iter().partition(|run| run.start < mirrored_from);
-        self.runs = plain.into_iter().map(|run| (run.end, usize::from(run.pv))).collect();
-        self.mirrored_ends = mirrored.into_iter().map(|run| run.end).collect();
+    fn place_runs(&mut self, runs: &[PlacedRun]) {
+        let place = |run: &PlacedRun| (run.end, (!run.is_mirrored).then_some(usize::from(run.pv)));
+        let owners = |pvs: &Pvs| -> Vec<Option<usize>> {
+            pvs.withheld.iter().map(|(part, _)| pvs.owner_of(part.start)).collect()
+        };
+        let before = owners(self);
+        self.runs = runs.iter().map(place).collect();
+        for (index, (from, to)) in before.into_iter().zip(owners(self)).enumerate() {
+            let free = self.withheld[index].1;
+            if from.is_some() != to.is_some() {
+                *self.free_of(from) -= free;
+                *self.free_of(to) += free;
+            }
+        }
         self.settle();
+    }
+
+    /// The physical volume of a block. None: it is mirrored.
+    fn owner_of(&self, block: u64) -> Option<usize> {
+        let run = self.runs.partition_point(|(end, _)| *end <= block);
+        self.runs.get(run).or(self.runs.last()).map_or(Some(0), |(_, pv)| *pv)
+    }
+
+    /// The counter of free blocks of a physical volume, or of mirrored ones.
+    fn free_of(&mut self, pv: Option<usize>) -> &mut u64 {
+        pv.map_or(&mut self.mirrored_free, |pv| &mut self.pvs[pv].free)
+    }
+
+    /// Nothing is allocated from these blocks, of which so many are free in the free tree (S9). Each part lies in one run.
+    pub fn withhold(&mut self, parts: Vec<(Range<u64>, u64)>) {
+        self.withheld = parts;
+        self.settle();
+    }
+
+    /// Blocks of which nothing is allocated for the time being.
+    pub fn withheld(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.withheld.iter().map(|(part, _)| part)
     }
 
     /// This many free blocks moved to another physical volume.
@@ -79,21 +110,49 @@ impl Pvs {
     /// Recomputes all fields that follow from the table.
     fn settle(&mut self) {
         let mut start = 0;
-        let mut allocatable: Vec<Range<u64>> = Vec::new();
+        let mut allocatable: [Vec<Range<u64>>; 2] = Default::default();
         for (index, (end, pv)) in self.runs.iter().enumerate() {
-            // Nothing follows the last one but mirrored blocks, so its range may be open-ended.
-            let end = if index + 1 == self.runs.len() { self.mirrored_from } else { *end };
-            match allocatable.last_mut() {
-                _ if !self.pvs[*pv].is_allocatable => {}
-                Some(before) if before.end == start => before.end = end,
-                _ => allocatable.push(start..end),
+            // Nothing follows the last one, so its range may be open-ended.
+            let end = if index + 1 == self.runs.len() { u64::MAX } else { *end };
+            // A mirrored block has a leg that can be written, whichever physical volume takes no new extents.
+            let is_open = pv.is_none_or(|pv| self.pvs[pv].is_allocatable);
+            let own = &mut allocatable[segment_of(*pv) as usize];
+            for part in outside(&self.withheld, start..end).filter(|_| is_open) {
+                match own.last_mut() {
+                    Some(before) if before.end == part.start => before.end = part.end,
+                    _ => own.push(part),
+                }
             }
             start = end;
         }
-        // A mirrored block has a leg that can be written, whichever physical volume takes no new extents.
-        let mirrored = (!self.mirrored_ends.is_empty()).then_some(self.mirrored_from..u64::MAX);
-        self.allocatable = [allocatable, mirrored.into_iter().collect()];
-        self.unallocatable = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
+        self.allocatable = allocatable;
+        self.unallocatable = [self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum(), 0];
+        for index in 0..self.withheld.len() {
+            let (part, free) = self.withheld[index].clone();
+            let owner = self.owner_of(part.start);
+            if owner.is_none_or(|pv| self.pvs[pv].is_allocatable) {
+                self.unallocatable[segment_of(owner) as usize] += free;
+            }
+        }
+    }
+
+    /// Of these blocks some came into the free tree, or were taken out of it.
+    fn count_withheld(&mut self, blocks: &Range<u64>, more: bool) {
+        let first = self.withheld.partition_point(|(part, _)| part.end <= blocks.start);
+        for index in first..self.withheld.len() {
+            let (part, free) = &mut self.withheld[index];
+            let len = part.end.min(blocks.end).saturating_sub(part.start.max(blocks.start));
+            if len == 0 {
+                break;
+            }
+            *free = if more { *free + len } else { free.saturating_sub(len) };
+            let start = part.start;
+            let owner = self.owner_of(start);
+            if owner.is_none_or(|pv| self.pvs[pv].is_allocatable) {
+                let count = &mut self.unallocatable[segment_of(owner) as usize];
+                *count = if more { *count + len } else { count.saturating_sub(len) };
+            }
+        }
     }
 
     /// The allocatable ranges for volumes of this type, in order.
@@ -103,7 +162,7 @@ impl Pvs {
 
     /// The type of the volumes that a block is for.
     pub fn type_of(&self, block: u64) -> SegmentType {
-        if block < self.mirrored_from { SegmentType::Linear } else { SegmentType::Raid1 }
+        segment_of(self.owner_of(block))
     }
 
     /// Mirrored free blocks in the free tree.
@@ -115,7 +174,7 @@ impl Pvs {
     pub fn allocatable_each(&self) -> Vec<(u64, Range<u64>)> {
         let starts = std::iter::once(0).chain(self.runs.iter().map(|(end, _)| *end));
         let runs: Vec<(usize, Range<u64>)> =
-            starts.zip(&self.runs).map(|(start, (end, pv))| (*pv, start..*end)).collect();
+            starts.zip(&self.runs).filter_map(|(start, (end, pv))| Some(((*pv)?, start..*end))).collect();
         let longest = |pv: usize| {
             let own = runs.iter().filter(|(on, _)| *on == pv).map(|(_, run)| run.clone());
             own.max_by_key(|run| run.end - run.start)
@@ -124,9 +183,9 @@ impl Pvs {
         open.filter_map(|(index, pv)| Some((pv.free, longest(index)?))).collect()
     }
 
-    /// Blocks in the free tree that are not allocatable.
-    pub fn unallocatable(&self) -> u64 {
-        self.unallocatable
+    /// Blocks in the free tree that are not allocatable, for volumes of this type.
+    pub fn unallocatable(&self, segment: SegmentType) -> u64 {
+        self.unallocatable[segment as usize]
     }
 
     /// Whether the block is not allocatable.
@@ -154,15 +213,7 @@ impl Pvs {
 
     /// The end of the run that has the block. The next block lies on another physical volume, or elsewhere on this one.
     pub fn end_of(&self, block: u64) -> u64 {
-        match self.type_of(block) {
-            SegmentType::Linear => {
-                self.runs.get(self.runs.partition_point(|(end, _)| *end <= block)).map_or(u64::MAX, |(end, _)| *end)
-            }
-            SegmentType::Raid1 => {
-                let ends = &self.mirrored_ends;
-                ends.get(ends.partition_point(|end| *end <= block)).copied().unwrap_or(u64::MAX)
-            }
-        }
+        self.runs.get(self.runs.partition_point(|(end, _)| *end <= block)).map_or(u64::MAX, |(end, _)| *end)
     }
 
     /// A physical volume joined.
@@ -179,18 +230,21 @@ impl Pvs {
 
     /// Blocks came into the free tree, or were taken out of it.
     pub fn count(&mut self, (mut start, mut len): Run, more: bool) {
-        if self.type_of(start) == SegmentType::Raid1 {
-            self.mirrored_free = if more { self.mirrored_free + len } else { self.mirrored_free.saturating_sub(len) };
-            return;
+        if !self.withheld.is_empty() {
+            self.count_withheld(&(start..start + len), more);
         }
         let first = self.runs.partition_point(|(end, _)| *end <= start);
-        for (end, pv) in &self.runs[first..] {
-            let part = len.min(end - start);
+        for (index, (end, pv)) in self.runs.iter().enumerate().skip(first) {
+            let part = if index + 1 == self.runs.len() { len } else { len.min(end - start) };
             let add = |to: u64| if more { to + part } else { to.saturating_sub(part) };
-            let pv = &mut self.pvs[*pv];
-            pv.free = add(pv.free);
-            if !pv.is_allocatable {
-                self.unallocatable = add(self.unallocatable);
+            match pv.map(|pv| &mut self.pvs[pv]) {
+                None => self.mirrored_free = add(self.mirrored_free),
+                Some(pv) => {
+                    pv.free = add(pv.free);
+                    if !pv.is_allocatable {
+                        self.unallocatable[0] = add(self.unallocatable[0]);
+                    }
+                }
             }
             (start, len) = (start + part, len - part);
             if len == 0 {
@@ -199,14 +253,43 @@ impl Pvs {
         }
     }
 
+    /// The same with nothing free, to count again.
+    pub fn uncounted(&self) -> Pvs {
+        let mut pvs = Pvs { mirrored_free: 0, withheld: Vec::new(), ..self.clone() };
+        pvs.pvs.iter_mut().for_each(|pv| pv.free = 0);
+        pvs.settle();
+        pvs
+    }
+
     /// For tests: physical volumes one behind the other, each by where it ends and what is free of it.
     #[cfg(test)]
     pub fn in_a_row(pvs: &[(u64, u64)]) -> Pvs {
         let free: Vec<u64> = pvs.iter().map(|(_, free)| *free).collect();
         let runs = rows(&pvs.iter().map(|(end, _)| *end).collect::<Vec<_>>());
         let mut pvs = Pvs::new(&Placement::new(1, Vec::new()), &free, 0);
-        pvs.place_runs(&runs, u64::MAX);
+        pvs.place_runs(&runs);
         pvs
+    }
+}
+
+/// The parts of these blocks that are not withheld.
+fn outside(withheld: &[(Range<u64>, u64)], blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    let first = withheld.partition_point(|(part, _)| part.end <= blocks.start);
+    let inside = withheld[first..].iter().map(|(part, _)| part.clone()).take_while(move |part| part.start < blocks.end);
+    let end = blocks.end;
+    let mut at = blocks.start;
+    inside.chain(std::iter::once(end..end)).filter_map(move |part| {
+        let open = at..part.start;
+        at = part.end;
+        (open.start < open.end).then_some(open)
+    })
+}
+
+/// The type of the volumes that a run is for.
+fn segment_of(pv: Option<usize>) -> SegmentType {
+    match pv {
+        Some(_) => SegmentType::Linear,
+        None => SegmentType::Raid1,
     }
 }
 
@@ -214,14 +297,7 @@ impl Pvs {
 #[cfg(test)]
 fn rows(ends: &[u64]) -> Vec<PlacedRun> {
     let mut start = 0;
-    let run = |(pv, end): (u16, &u64)| PlacedRun {
-        start: std::mem::replace(&mut start, *end),
-        end: *end,
-        pv,
-        at: 0,
-        second: None,
-        is_filling: false,
-    };
+    let run = |(pv, end): (u16, &u64)| PlacedRun::plain(std::mem::replace(&mut start, *end), *end, pv, 0);
     (0..).zip(ends).map(run).collect()
 }
 
@@ -233,7 +309,10 @@ mod tests {
     #[test]
     fn what_is_open_lies_between_what_is_not_allocatable() {
         let mut pvs = Pvs::in_a_row(&[(10, 4), (20, 5), (40, 6), (50, 7)]);
-        assert_eq!((pvs.allocatable(SegmentType::Linear), pvs.unallocatable()), (&[0..u64::MAX][..], 0));
+        assert_eq!(
+            (pvs.allocatable(SegmentType::Linear), pvs.unallocatable(SegmentType::Linear)),
+            (&[0..u64::MAX][..], 0)
+        );
         for (changes, allocatable, unallocatable) in [
             (vec![(1, false)], vec![0..10, 20..u64::MAX], 5),
             (vec![(2, false)], vec![0..10, 40..u64::MAX], 11),
@@ -244,7 +323,7 @@ mod tests {
         ] {
             changes.iter().for_each(|(pv, is_allocatable)| pvs.set_allocatable(*pv, *is_allocatable));
             assert_eq!(
-                (pvs.allocatable(SegmentType::Linear), pvs.unallocatable()),
+                (pvs.allocatable(SegmentType::Linear), pvs.unallocatable(SegmentType::Linear)),
                 (&allocatable[..], unallocatable),
                 "{changes:?}"
             );
@@ -263,45 +342,76 @@ mod tests {
         let mut pvs = Pvs::in_a_row(&[(10, 0), (20, 0), (40, 0)]);
         pvs.set_allocatable(1, false);
         pvs.count((5, 20), true);
-        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 10, 5], 10));
+        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable(SegmentType::Linear)), (vec![5, 10, 5], 10));
         pvs.count((15, 6), false);
-        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable()), (vec![5, 5, 4], 5));
+        assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable(SegmentType::Linear)), (vec![5, 5, 4], 5));
         pvs.pvs.push(Pv { free: 0, is_allocatable: true });
-        pvs.place_runs(&rows(&[10, 20, 40, 60]), u64::MAX);
+        pvs.place_runs(&rows(&[10, 20, 40, 60]));
         pvs.set_allocatable(3, false);
-        pvs.place_runs(&rows(&[10, 20, 40, 70]), u64::MAX);
+        pvs.place_runs(&rows(&[10, 20, 40, 70]));
         pvs.count((65, 5), true);
-        assert_eq!((pvs.unallocatable(), pvs.allocatable(SegmentType::Linear)), (10, &[0..10, 20..40][..]));
+        assert_eq!(
+            (pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)),
+            (10, &[0..10, 20..40][..])
+        );
         pvs.pvs.remove(1);
-        pvs.place_runs(&rows(&[10, 40, 70]), u64::MAX);
-        assert_eq!((pvs.unallocatable(), pvs.allocatable(SegmentType::Linear)), (5, &[0..40][..]));
+        pvs.place_runs(&rows(&[10, 40, 70]));
+        assert_eq!((pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)), (5, &[0..40][..]));
         // Half of the first one's blocks lie on the last one now, which is not allocatable, and two of them are free.
-        let run = |start, end, pv| PlacedRun { start, end, pv, at: 0, second: None, is_filling: false };
-        pvs.place_runs(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)], u64::MAX);
+        let run = |start, end, pv| PlacedRun::plain(start, end, pv, 0);
+        pvs.place_runs(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)]);
         pvs.moved(2, 0, 2);
-        assert_eq!((pvs.unallocatable(), pvs.allocatable(SegmentType::Linear)), (7, &[0..5, 10..40][..]));
+        assert_eq!(
+            (pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)),
+            (7, &[0..5, 10..40][..])
+        );
         assert_eq!((pvs.end_of(4), pvs.end_of(5), pvs.end_of(70)), (5, 10, u64::MAX));
         pvs.count((8, 4), true);
-        assert_eq!(pvs.unallocatable(), 9);
+        assert_eq!(pvs.unallocatable(SegmentType::Linear), 9);
     }
 
     /// S8
     #[test]
     fn mirrored_blocks_are_counted_and_taken_by_themselves() {
         let mut pvs = Pvs::in_a_row(&[(10, 4), (20, 5)]);
-        let run = |start, end, pv| PlacedRun { start, end, pv, at: 0, second: None, is_filling: false };
-        pvs.place_runs(&[run(0, 10, 0), run(10, 20, 1), run(100, 108, 0), run(108, 120, 1)], 100);
+        let plain = |start, end, pv| PlacedRun::plain(start, end, pv, 0);
+        let mirrored = |start, end, pv| PlacedRun { is_mirrored: true, ..plain(start, end, pv) };
+        pvs.place_runs(&[plain(0, 10, 0), plain(10, 20, 1), mirrored(100, 108, 0), mirrored(108, 120, 1)]);
         pvs.set_allocatable(0, false);
         assert_eq!(
             (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
-            (&[10..100][..], &[100..u64::MAX][..])
+            (&[10..20][..], &[20..u64::MAX][..])
         );
         pvs.count((104, 8), true);
-        assert_eq!((pvs.mirrored_free(), pvs.unallocatable(), pvs.free().sum::<u64>()), (8, 4, 9));
+        assert_eq!((pvs.mirrored_free(), pvs.unallocatable(SegmentType::Linear), pvs.free().sum::<u64>()), (8, 4, 9));
         assert!(!pvs.is_unallocatable(104) && pvs.is_unallocatable(4));
         assert_eq!((pvs.end_of(104), pvs.end_of(108), pvs.end_of(15)), (108, 120, 20));
-        assert_eq!((pvs.type_of(99), pvs.type_of(100)), (SegmentType::Linear, SegmentType::Raid1));
+        assert_eq!((pvs.type_of(19), pvs.type_of(100)), (SegmentType::Linear, SegmentType::Raid1));
         pvs.count((106, 2), false);
         assert_eq!(pvs.mirrored_free(), 6);
+        // Blocks 4 to 7 become mirrored where they are, and blocks 100 to 107 plain.
+        let runs = [plain(0, 4, 0), mirrored(4, 8, 0), plain(8, 10, 0), plain(10, 20, 1), plain(100, 108, 0)];
+        pvs.set_allocatable(0, true);
+        let before = [plain(0, 4, 0), plain(4, 8, 0), plain(8, 10, 0), plain(10, 20, 1)];
+        pvs.place_runs(&[&before[..], &[mirrored(100, 108, 0), mirrored(108, 120, 1)]].concat());
+        pvs.withhold(vec![(4..8, 2), (100..108, 4)]);
+        assert_eq!(
+            (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
+            (&[0..4, 8..20][..], &[20..100, 108..u64::MAX][..])
+        );
+        assert_eq!([SegmentType::Linear, SegmentType::Raid1].map(|segment| pvs.unallocatable(segment)), [2, 4]);
+        pvs.count((7, 1), false);
+        pvs.count((3, 2), true);
+        assert_eq!([SegmentType::Linear, SegmentType::Raid1].map(|segment| pvs.unallocatable(segment)), [2, 4]);
+        pvs.place_runs(&[&runs[..], &[mirrored(108, 120, 1)]].concat());
+        assert_eq!([SegmentType::Linear, SegmentType::Raid1].map(|segment| pvs.unallocatable(segment)), [4, 2]);
+        assert_eq!((pvs.mirrored_free(), pvs.free().collect::<Vec<_>>()), (4, vec![7, 5]));
+        pvs.withhold(Vec::new());
+        assert_eq!(
+            (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
+            (&[0..4, 8..108][..], &[4..8, 108..u64::MAX][..])
+        );
+        pvs.count((3, 6), true);
+        assert_eq!((pvs.mirrored_free(), pvs.free().collect::<Vec<_>>()), (8, vec![9, 5]));
     }
 }

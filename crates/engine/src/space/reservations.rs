@@ -1,6 +1,7 @@
 //! Reservations: free blocks that only one volume or snapshot may take (S4).
 
-use super::{Account, AllocError, Reserve, Run, Space};
+use super::{Account, AllocContext, AllocError, Reserve, Run, Space};
+use crate::map::MapError;
 use crate::model::SegmentType;
 use crate::planted;
 use crate::units::VolumeId;
@@ -19,6 +20,32 @@ impl Space {
     /// Raises (or lowers) what is reserved for thick volumes of this type.
     pub fn reserve_blocks(&mut self, segment: SegmentType, blocks: i64) {
         self.class_mut(segment).reserved_blocks += blocks;
+    }
+
+    /// A volume takes blocks of another type from now on. What is promised to it (`shortfall`, and its reserve) is promised
+    /// in the new type. Inner error: there are too few for that, needed and free ones. Nothing changes then. Linear blocks
+    /// are not counted.
+    pub fn change_type(
+        &mut self,
+        context: AllocContext<'_>,
+        volume: VolumeId,
+        shortfall: i64,
+        [from, to]: [SegmentType; 2],
+    ) -> Result<Result<(), (u64, u64)>, MapError> {
+        let reserve = self.reserve(volume);
+        let promised = shortfall.max(0) + reserve.map_or(0, |reserve| reserve.unused());
+        let (needed, free) = (promised.max(0) as u64, self.available_for(to));
+        if to == SegmentType::Raid1 && needed > free {
+            return Ok(Err((needed, free)));
+        }
+        // Slots of the volume must not be in arenas of the other type.
+        self.close_arenas(context)?;
+        self.reserve_blocks(from, -shortfall);
+        self.reserve_blocks(to, shortfall);
+        if let Some(reserve) = reserve {
+            self.set_reserve(volume, Some(Reserve { segment: to, ..reserve }));
+        }
+        Ok(Ok(()))
     }
 
     /// Restarts the count of reservations: the unmapped blocks of thick volumes of each type, and no reserves.

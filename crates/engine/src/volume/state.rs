@@ -14,7 +14,7 @@ use crate::dead_blocks;
 use crate::format::journal::WriteExtent;
 use crate::format::node::UNWRITTEN;
 use crate::map::{self, Extent, MapError};
-use crate::model::{RestOfTree, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
+use crate::model::{RestOfTree, SegmentType, TreeMeta, VolumeKind, VolumeMeta, VolumeState};
 use crate::placement::Placement;
 use crate::planted;
 use crate::space::{Run, Runs};
@@ -139,6 +139,8 @@ impl Fresh {
 
 pub struct State {
     pub meta: VolumeMeta,
+    /// It takes mirrored blocks already, but still has others. Until it has none, it counts as linear elsewhere (MZ3).
+    pub is_converting: bool,
     pub head: TreeMeta,
     pub ownership: Ownership,
     /// Whose reserve pays for redirected writes: the snapshot made with the parent point.
@@ -163,6 +165,7 @@ impl State {
     pub fn new(meta: VolumeMeta, head: TreeMeta, parent: Option<&TreeMeta>, placement: Arc<Placement>) -> State {
         let mut state = State {
             meta,
+            is_converting: false,
             head,
             ownership: Ownership::default(),
             charged: None,
@@ -179,6 +182,13 @@ impl State {
         };
         state.set_parent(parent);
         state
+    }
+
+    /// The properties that reports and checkpoints have.
+    pub fn stored_meta(&self) -> VolumeMeta {
+        let is_linear = self.is_converting && !planted::is("converting_stored");
+        let segment = if is_linear { SegmentType::Linear } else { self.meta.segment };
+        VolumeMeta { segment, ..self.meta.clone() }
     }
 
     /// Takes the ownership rule from the head's parent. A dying parent is being merged into this head.

@@ -1,0 +1,327 @@
+//! Linear volumes that become mirrored where they are (`lvconvert -m1`). Nothing is written anew: the extents that the
+//! volume and its snapshots use get a second leg each, which is filled in the background.
+//!
+//! * While the volume is being converted, it takes its new blocks from mirrored extents, and counts as linear elsewhere:
+//!   in reports, in checkpoints, for new snapshots. A crash or an error leaves a linear volume, of which some extents have
+//!   two legs. Another attempt goes on from there.
+//! * It is found to be mirrored (MZ3) when a walk of the trees of its whole family, which began after the last of them
+//!   had taken a plain block, saw mirrored blocks only, and the family is still the same.
+//! * From the extents of a step nothing is allocated meanwhile (S9), and metadata leaves them: it is read before the legs
+//!   are known. Extents with the journal stay as they are, and the volume with them.
+
+use super::Group;
+use super::catalog::Catalog;
+use super::pools::is_pool;
+use crate::error::{Error, Result};
+use crate::map::{self, MapError};
+use crate::model::{PvExtents, SegmentType, TreeMeta};
+use crate::placement::PlacedRun;
+use crate::planted;
+use crate::units::{Epoch, TreeId, VolumeId};
+use crate::volume::Volume;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Extents that are withheld together.
+const EXTENTS_TOGETHER: u64 = 1024;
+
+/// A volume's whole tree of points and heads.
+#[derive(Clone, PartialEq, Eq)]
+struct Family {
+    trees: BTreeSet<TreeId>,
+    volumes: BTreeSet<VolumeId>,
+}
+
+impl Family {
+    fn of(catalog: &Catalog, id: VolumeId) -> Result<Family> {
+        let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let mut family = Family { trees: BTreeSet::new(), volumes: BTreeSet::new() };
+        let mut next = vec![volume.state.lock().head.id];
+        while let Some(tree) = next.pop() {
+            if !family.trees.insert(tree) {
+                continue;
+            }
+            if planted::is("snapshots_not_converted") {
+                family.volumes.insert(id);
+                break;
+            }
+            let parent = catalog.with_tree(tree, |tree| tree.parent).flatten();
+            next.extend(parent);
+            next.extend(catalog.children_of(tree));
+            family.volumes.extend(catalog.heads.get(&tree));
+        }
+        Ok(family)
+    }
+}
+
+impl Group {
+    /// Makes a linear volume and its snapshots mirrored. The second legs lie on these places, or anywhere.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it cannot be mirrored. [`Error::NoSpace`]: other physical volumes have too few free extents.
+    /// [`Error::Busy`]: mirrors are being changed or extents moved; or the journal lies on the volume's extents. The volume
+    /// is linear then, and some of its extents may have two legs.
+    pub async fn convert_to_mirror(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
+        self.may_move()?;
+        self.check_convertible(id)?;
+        self.claim_repair()?;
+        let converted = self.convert_alone(id, on).await;
+        self.repairing.store(false, Ordering::Release);
+        if converted.is_err() {
+            self.end_converting().await?;
+        }
+        converted
+    }
+
+    fn check_convertible(&self, id: VolumeId) -> Result<()> {
+        let placement = self.core.placement();
+        if placement.pvs.len() < 2 {
+            return Err(Error::Invalid("a mirror needs two physical volumes".into()));
+        }
+        if !placement.may_mirror() {
+            return Err(Error::Invalid("the group's extents have too high numbers for mirrors".into()));
+        }
+        let volume = self.volume(id)?;
+        let meta = volume.state.lock().stored_meta();
+        let refused = match &meta {
+            meta if is_pool(meta) || !meta.attributes.pool.is_empty() => "thin pools and their volumes stay linear",
+            meta if meta.origin.is_some_and(|origin| self.catalog.read().volumes.contains_key(&origin)) => {
+                "a snapshot has the type of its origin: convert the origin"
+            }
+            meta if meta.segment == SegmentType::Raid1 => "the volume is mirrored already",
+            _ => return Ok(()),
+        };
+        Err(Error::Invalid(refused.into()))
+    }
+
+    async fn convert_alone(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
+        // An older program must not open a group with mirrored volumes, and it knows them by their extents.
+        while !self.has_mirrored() && self.make_zones(1, &[]).await? == 0 {
+            if !self.more_space().await? {
+                return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
+            }
+        }
+        loop {
+            self.core.journal.failed()?;
+            if self.core.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let family = Family::of(&self.catalog.read(), id)?;
+            if self.begin_converting(&family).await? {
+                // Plain blocks that were taken before are in the trees then.
+                if !planted::is("plain_blocks_not_awaited") {
+                    self.all_done().await;
+                }
+            }
+            let plain = self.plain_extents(&family).await?;
+            for run in &plain {
+                self.mirror_run(run.clone(), on).await?;
+            }
+            if plain.is_empty() && self.finish_converting(id, &family)? {
+                break;
+            }
+        }
+        self.checkpoint().await?;
+        // Best effort, as for a new mirror.
+        let _ = self.spread_for_mirror().await;
+        self.wake_mirrors();
+        Ok(())
+    }
+
+    /// The volumes of the family take mirrored blocks from now on. Returns whether one did not before.
+    async fn begin_converting(self: &Arc<Self>, family: &Family) -> Result<bool> {
+        let mut has_begun = false;
+        for id in &family.volumes {
+            let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { continue };
+            while volume.segment() == SegmentType::Linear {
+                match self.take_blocks_of(&volume, SegmentType::Raid1).await? {
+                    Ok(()) => has_begun = true,
+                    Err((needed, free)) => {
+                        if !self.room_for_volume(SegmentType::Raid1, needed - free, &[]).await? {
+                            return Err(Error::NoSpace { needed, free });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(has_begun)
+    }
+
+    /// The volume takes blocks of this type from now on. Inner error: there are too few for what is promised to it, needed
+    /// and free ones. Linear blocks are not counted: the volume returns to where it was.
+    async fn take_blocks_of(
+        &self,
+        volume: &Arc<Volume>,
+        segment: SegmentType,
+    ) -> Result<std::result::Result<(), (u64, u64)>> {
+        let change = || {
+            let _gate = self.core.gate.read();
+            let mut state = volume.state.lock();
+            let shortfall = state.shortfall();
+            let mut space = self.core.space.lock();
+            let from = state.meta.segment;
+            let changed = space.change_type(self.core.alloc_context(), volume.id, shortfall, [from, segment])?;
+            if changed.is_ok() {
+                state.meta.segment = segment;
+                state.is_converting = segment == SegmentType::Raid1;
+            }
+            Ok::<_, MapError>(changed)
+        };
+        self.core.with_nodes_privileged(change).await
+    }
+
+    /// The conversion failed: volumes that have not become mirrored take plain blocks again.
+    async fn end_converting(&self) -> Result<()> {
+        let volumes: Vec<Arc<Volume>> = self.catalog.read().volumes.values().cloned().collect();
+        for volume in volumes {
+            if volume.state.lock().is_converting {
+                let _ = self.take_blocks_of(&volume, SegmentType::Linear).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The volumes of the family are mirrored, if it is still the one that was searched.
+    fn finish_converting(&self, id: VolumeId, searched: &Family) -> Result<bool> {
+        let catalog = self.catalog_mut();
+        let family = Family::of(&catalog, id)?;
+        if family != *searched {
+            return Ok(false);
+        }
+        let volumes = family.volumes.iter().filter_map(|id| catalog.volumes.get(id));
+        volumes.for_each(|volume| volume.state.lock().is_converting = false);
+        Ok(true)
+    }
+
+    /// The extents with blocks of the family that are not mirrored, as runs of VG blocks.
+    async fn plain_extents(&self, family: &Family) -> Result<Vec<Range<u64>>> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let mut extents = BTreeSet::new();
+        for id in &family.trees {
+            self.plain_of_tree(*id, &mut extents).await?;
+        }
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for start in extents.into_iter().map(|extent| extent * extent_blocks) {
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end += extent_blocks,
+                _ => runs.push(start..start + extent_blocks),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// What a tree does not share with its parent.
+    async fn plain_of_tree(&self, id: TreeId, extents: &mut BTreeSet<u64>) -> Result<()> {
+        let core = &self.core;
+        let mut throttle = crate::core::Throttle::default();
+        let mut cursor = 0;
+        loop {
+            let step = core.with_nodes_privileged(|| self.own_step(id, cursor)).await?;
+            // The tree was removed: the family is another one.
+            let Some(step) = step else { return Ok(()) };
+            let placement = core.placement();
+            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
+                let (mut at, end) = (extent.value, extent.value + u64::from(extent.len));
+                while at < end {
+                    let next = (at / placement.extent_blocks + 1) * placement.extent_blocks;
+                    if !placement.is_mirrored(at) {
+                        extents.insert(at / placement.extent_blocks);
+                    }
+                    at = next;
+                }
+            }
+            let Some(next) = step.next else { return Ok(()) };
+            cursor = next;
+            core.throttle(&mut throttle).await;
+        }
+    }
+
+    /// A step of a walk of what a tree does not share with its parent. None: the tree is gone.
+    fn own_step(&self, id: TreeId, cursor: u64) -> std::result::Result<Option<map::Step>, MapError> {
+        let catalog = self.catalog.read();
+        let step = |tree: &TreeMeta| {
+            // While a dying parent is merged, its nodes become the child's.
+            let is_merging = tree.parent.is_some_and(|parent| catalog.next_removal() == Some(parent));
+            let shared = if is_merging { Epoch(0) } else { catalog.epoch_of(tree.parent) };
+            let prune = |node: map::NodeRef, _: u8, _: u64| Ok(node.birth <= shared);
+            map::walk_step(&self.core.cache, &tree.tree, cursor, &prune)
+        };
+        catalog.with_tree(id, step).transpose()
+    }
+
+    /// Gives second legs to a run of plain extents.
+    async fn mirror_run(self: &Arc<Self>, run: Range<u64>, on: &[PvExtents]) -> Result<()> {
+        let mut at = run.start;
+        while at < run.end {
+            match self.mirror_part(at..run.end, on).await {
+                Ok(end) => at = end,
+                Err(error @ Error::NoSpace { .. }) => {
+                    if !self.more_space().await? {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives second legs to the first of these extents, which are plain. Returns where the others begin.
+    async fn mirror_part(self: &Arc<Self>, blocks: Range<u64>, on: &[PvExtents]) -> Result<u64> {
+        let claim = self.claim_table().await?;
+        let placement = self.core.placement();
+        let (run, end) = placement.part_of_run(&blocks);
+        let Some(run) = run.filter(|run| !run.is_mirrored) else { return Ok(end) };
+        let most = EXTENTS_TOGETHER * placement.extent_blocks;
+        let run = PlacedRun { end: run.end.min(run.start + most), ..run };
+        self.withhold(&(run.start..run.end)).await?;
+        let mirrored = self.mirror_withheld(&run, on).await;
+        self.core.space.lock().release();
+        let blocks = mirrored?;
+        self.start_mirrors();
+        self.fill_second(claim).await?;
+        Ok(run.start + blocks)
+    }
+
+    /// Gives a second leg to the beginning of a run of which nothing is allocated meanwhile. Returns how many blocks got one.
+    async fn mirror_withheld(self: &Arc<Self>, run: &PlacedRun, on: &[PvExtents]) -> Result<u64> {
+        self.clear_of_metadata(&(run.start..run.end)).await?;
+        let _hold = self.hold_checkpoints().await;
+        self.core.journal.failed()?;
+        if self.is_fixed(&(run.start..run.end)) {
+            return Err(Error::Busy("the journal or metadata lies on the volume's extents".into()));
+        }
+        // No checkpoint may see the extents without an owner.
+        let second = self.take_second(run, on).await?;
+        self.begin_second(run, second).await?;
+        Ok(second.1)
+    }
+
+    /// S9.
+    async fn withhold(&self, blocks: &Range<u64>) -> Result<()> {
+        if planted::is("converted_not_withheld") {
+            return Ok(());
+        }
+        // Any of them may be converted without those behind it.
+        let extent_blocks = self.core.placement().extent_blocks;
+        let starts = blocks.clone().step_by(extent_blocks as usize);
+        let extents: Vec<Range<u64>> = starts.map(|start| start..start + extent_blocks).collect();
+        let withhold = || {
+            let _gate = self.core.gate.read();
+            self.core.space.lock().withhold(self.core.alloc_context(), &extents)
+        };
+        match self.core.with_nodes_privileged(withhold).await? {
+            Ok(()) => Ok(()),
+            Err(needed) => Err(self.core.no_space(needed)),
+        }
+    }
+
+    /// Moves metadata out of withheld blocks, if there is room for it elsewhere.
+    async fn clear_of_metadata(self: &Arc<Self>, part: &Range<u64>) -> Result<()> {
+        // Runs that were taken for it before, and are not known as metadata yet.
+        self.core.grown_in(part).await;
+        self.move_metadata(std::slice::from_ref(part)).await.map(drop)
+    }
+}
