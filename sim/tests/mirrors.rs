@@ -193,6 +193,43 @@ fn each_of_two_disks_fails_in_turn() {
     }
 }
 
+/// ML11: a disk returns; a copy of it is made before it has caught up, and takes its place after a kill. It is refused: else its
+/// older blocks would be copied over those of the other disk.
+fn copied_before_it_caught_up(seed: u64) {
+    let setup = setup(2);
+    let made = made(seed, &setup);
+    fails(&made, PvIndex(0), seed);
+    let mut image = made.killed(seed);
+    image.set_size(PvIndex(0), 0);
+    let without = open(image, &setup, &made, Some(7), Since::Death);
+    for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
+        done.unwrap();
+    }
+    without.world.run(without.client.close()).unwrap();
+    let cut = made.disks.moment().power_cut(POLICIES[0], &mut Rng::new(seed));
+    let back = open(without.killed(2).with_pv_of(PvIndex(0), &cut), &setup, &without, None, Since::Death);
+    back.disks.keep_moments();
+    back.world.run(back.client.group.restore_missing(PvIndex(0))).unwrap();
+    back.caught_up();
+    let (last, moments) = (back.killed(seed), back.disks.take_moments());
+    for moment in moments.iter().rev().take(60) {
+        let image = last.clone().with_pv_of(PvIndex(0), &moment.killed(&mut Rng::new(seed)));
+        match try_open(image, &setup, &back.client.oracle, None) {
+            Err(Error::OlderCopy(pv)) => assert_eq!(pv, PvIndex(0), "seed {seed}"),
+            Err(Error::MissingPv(why)) => assert!(why.contains("older copy"), "seed {seed}: {why}"),
+            Err(error) => panic!("seed {seed}: {error}"),
+            Ok(opened) => opened.judge(Since::Death),
+        }
+    }
+}
+
+#[test]
+fn a_copy_from_before_it_caught_up_is_refused() {
+    let all = || (0..6).for_each(copied_before_it_caught_up);
+    all();
+    must_be_found("caught_up_without_step", all);
+}
+
 /// Power is cut under load. Everything that was flushed is there, with both disks and then with either alone, and what
 /// was read once is read again.
 fn cuts(seed: u64) {
@@ -293,6 +330,38 @@ fn legs_of_a_disk_that_was_removed_are_replaced() {
     for seed in 0..scaled(12) {
         replaced(seed);
     }
+}
+
+/// A disk was removed for good, and its legs were not replaced. The other disk is not cut where the only legs are.
+fn cut_where_only_legs_are() {
+    let setup = setup(2);
+    let world = World::new(5);
+    let (disks, group) = setup.make(&world).unwrap();
+    let last = group.info().pvs[0].extents - 1;
+    let on = [0, 1].map(|pv| PvExtents { pv: PvIndex(pv), extents: last..last + 1 });
+    let end = plain_volume("end", 9, VolumeKind::Thick, setup.extent_blocks);
+    world.run(group.create_mirrored(end, &on)).unwrap();
+    world.run(group.close()).unwrap();
+    let mut image = disks.moment().killed(&mut Rng::new(5));
+    image.set_size(PvIndex(1), 0);
+    let without = reopened(image, &setup, Some(7));
+    without.world.run(without.client.group.close_without(PvIndex(1))).unwrap();
+    let left = Setup { pvs: setup.pvs[..1].to_vec(), ..setup };
+    let alone = reopened(without.killed(3).reordered(&[0]), &left, None);
+    assert!(alone.client.group.mirror_info().single > 0);
+    let extent = alone.client.group.info().extent_blocks * 4096;
+    let cut = alone.world.run(alone.client.group.resize_pv(PvIndex(0), left.pvs[0].size - extent));
+    assert!(matches!(cut, Err(Error::Busy(_))), "{cut:?}");
+}
+
+fn reopened(image: Image, setup: &Setup, lineage: Option<u64>) -> Made {
+    try_open(image, setup, &Arc::default(), lineage).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[test]
+fn the_only_legs_are_not_cut_off() {
+    cut_where_only_legs_are();
+    must_be_found("single_legs_cut", cut_where_only_legs_are);
 }
 
 /// An opening reads mirrored blocks to prove the journal, also one that only looks.

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{Disks, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::{Config, FullPolicy, Group, NewPv, VolumeKind};
+use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 use rowen_sim::client::{BLOCK, Client, SnapshotKind, VolumeSpec};
 use rowen_sim::crash::{Setup, judge_image};
@@ -103,6 +104,27 @@ fn an_older_copy_is_refused() {
 #[test]
 fn an_older_copy_that_is_taken_is_found() {
     restored(Some("stale_pv_accepted")).unwrap_err();
+}
+
+/// A copy of one physical volume that was made while the group was open and idle, put back after a clean end.
+fn copied_while_open() -> Result<(), String> {
+    let setup = setup(2, None);
+    let oracle: Arc<Mutex<Oracle>> = Arc::default();
+    let (old, vol) = closed(&setup, &oracle);
+    let (world, disks, group) = open(&setup, old, 77);
+    let client = Client::new(world.handle(), group.unwrap(), oracle.clone());
+    let copied = disks.moment().killed(&mut Rng::new(77));
+    // In place: nothing but the end writes a superblock.
+    world.run(client.write(vol, 0, 8 * BLOCK, &[])).unwrap();
+    world.run(client.close()).unwrap();
+    let image = disks.moment().killed(&mut Rng::new(78));
+    PVS.into_iter().try_for_each(|pv| refused_as_old(&setup, &image.with_pv_of(pv, &copied), pv))
+}
+
+#[test]
+fn a_copy_made_while_the_group_was_open_is_refused_after_its_end() {
+    copied_while_open().unwrap();
+    must_be_found("closed_with_one_superblock", || copied_while_open().unwrap());
 }
 
 /// Power cuts leave physical volumes one superblock apart. These states must open. The same states with an older copy

@@ -9,6 +9,7 @@ use crate::format::codec::RECORD_LIMIT;
 use crate::format::superblock::{DATA_OFFSET, GroupRoot, PvEntry};
 use crate::format::zones::{self, MIRRORED_FROM, Zone, ZonePlace};
 use crate::legs::{Leg, MirroredRun};
+use crate::planted;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 
@@ -461,9 +462,11 @@ impl Placement {
         self.legs_on(pv).any(|run| run.legs().any(|(on, at)| on == pv.0 && meets(run, at)))
     }
 
-    /// The runs that have a leg on the physical volume, in the order of VG blocks.
+    /// The mirrored runs that have a leg on the physical volume, also if it is the only one, in the order of VG blocks.
     pub fn legs_on(&self, pv: PvIndex) -> impl Iterator<Item = &PlacedRun> + use<'_> {
-        self.runs.iter().filter(move |run| run.second.is_some() && run.legs().any(|(on, _)| on == pv.0))
+        let is_leg =
+            |run: &PlacedRun| if planted::is("single_legs_cut") { run.second.is_some() } else { run.is_mirrored };
+        self.runs.iter().filter(move |run| is_leg(run) && run.legs().any(|(on, _)| on == pv.0))
     }
 
     /// The number of blocks, without gaps. A mirrored block counts once.

@@ -3,7 +3,8 @@
 //! its disks, only that disk may be attached. This host may know better.
 //!
 //! * NW1 The file has each change of the members, and of those that are out, durably before the command that made the change is
-//!   answered, and before a server that found the change serves commands. If the file cannot be written, the group continues, and a
+//!   answered, and before a server that found the change serves commands. It has the state in which the group was opened and
+//!   closed last. If the file cannot be written, the group continues, and a
 //!   warning says so.
 //! * NW2 A group that lacks disks is opened only if the attached part is not older than the file says, and is not a part that the
 //!   others went on without. A person may override this.
@@ -96,7 +97,7 @@ pub(crate) fn note(membership: &Membership) -> io::Result<()> {
     }
     let path = path(Uuid(membership.group));
     match read(Uuid(membership.group)) {
-        Some(known) if is_known(&known, membership) => return Ok(()),
+        Some(known) if known == *membership => return Ok(()),
         // Nobody can have a part of it.
         None if membership.members.len() < 2 && !path.exists() => return Ok(()),
         _ => {}
@@ -126,11 +127,6 @@ pub(crate) fn note_cut(pv: Uuid) -> io::Result<()> {
 /// Whether this host has seen that a physical volume was made smaller (NW5).
 pub fn was_cut(pv: Uuid) -> bool {
     cut_path(pv).exists()
-}
-
-/// Whether the file says that already. It says from when on, and a group that was restored is older than that.
-fn is_known(known: &Membership, now: &Membership) -> bool {
-    known.sequence <= now.sequence && Membership { sequence: now.sequence, ..known.clone() } == *now
 }
 
 fn write(membership: &Membership) -> String {

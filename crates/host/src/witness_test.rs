@@ -63,11 +63,3 @@ fn older_ones_and_those_left_behind_are_distinguished_from_newer_ones() {
     let smaller = seen(30, 0, &[1], &[]);
     assert_eq!(doubt(&smaller, &label(10, 0, &[1, 2], &[]), &[pv(2)]).map(|doubt| doubt.is_left_behind), Some(true));
 }
-
-#[test]
-fn a_later_number_of_the_same_members_is_nothing_new() {
-    let known = seen(20, 7, &[1, 2], &[2]);
-    assert!(is_known(&known, &seen(90, 7, &[1, 2], &[2])));
-    assert!(!is_known(&known, &seen(19, 7, &[1, 2], &[2])), "it was restored");
-    assert!(!is_known(&known, &seen(90, 8, &[1, 2], &[2])) && !is_known(&known, &seen(90, 0, &[1, 2], &[])));
-}

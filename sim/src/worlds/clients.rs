@@ -576,7 +576,9 @@ impl LifeState {
         };
         match done {
             // It was removed meanwhile, or lost its snapshots' space.
-            Err(Error::NotFound(_) | Error::InvalidSnapshot) => self.pvs_answered("volumes converted", Err(Error::Busy(String::new()))),
+            Err(Error::NotFound(_) | Error::InvalidSnapshot) => {
+                self.pvs_answered("volumes converted", Err(Error::Busy(String::new())))
+            }
             done => self.pvs_answered("volumes converted", done),
         }
     }

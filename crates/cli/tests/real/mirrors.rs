@@ -209,6 +209,42 @@ fn with_older_copy(name: &str) -> (World, [PathBuf; 2], [PathBuf; 2]) {
     (world, disks, [older, newest])
 }
 
+/// A group in use is copied, written, and closed. A copy of one of its disks is refused then, also for a linear volume, and
+/// also when it is alone.
+#[test]
+fn an_older_copy_is_refused_after_a_clean_end() {
+    let (world, disks) = made("mirend");
+    world.ok("lvcreate -y -L 40M -n l VG a");
+    world.ok("lvcreate -y --type raid1 -L 40M -n m VG");
+    ["l", "m"].into_iter().for_each(|name| write(&world, name, 0, b'o'));
+    close(&world);
+    world.ok("vgchange -ay VG");
+    let older = disks[0].with_extension("older");
+    fs::copy(&disks[0], &older).unwrap();
+    write(&world, "l", 0, b'n');
+    close(&world);
+    let newest = disks[0].with_extension("newest");
+    fs::rename(&disks[0], &newest).unwrap();
+    fs::copy(&older, &disks[0]).unwrap();
+    world.refused("vgchange -ay VG", 5, "older copy");
+    world.ok("stop VG");
+    // Alone, too: this host knows what it closed.
+    let away = pull(&disks[1]);
+    world.refused("vgchange -ay --activationmode degraded VG", 5, "older");
+    fs::rename(&away, &disks[1]).unwrap();
+    // Nor as a disk that returns.
+    fs::remove_file(&disks[0]).unwrap();
+    world.ok("vgchange -ay --activationmode partial VG");
+    fs::copy(&older, &disks[0]).unwrap();
+    world.refused("vgextend --restoremissing VG a", 5, "");
+    fs::rename(&newest, &disks[0]).unwrap();
+    world.ok("vgextend --restoremissing VG a");
+    world.ok("vgchange -ay VG");
+    holds(&world, "l", 0, b'n');
+    holds(&world, "m", 0, b'o');
+    world.ok("vgchange -an VG");
+}
+
 fn kill_server(world: &World) {
     let server = world.server().unwrap();
     tool("kill", &["-9", &server.to_string()]);

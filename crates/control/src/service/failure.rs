@@ -131,7 +131,8 @@ impl Context<'_> {
             Error::Closed => format!("Volume group \"{group}\" is shutting down; try again."),
             Error::OlderCopy(pv) => format!(
                 "Physical volume {} of volume group \"{group}\" is an older copy: it lacks what was written to mirrored volumes later. \
-                 Attach its newest copy; or detach this one, and the group can go on without it.",
+                 Attach its newest copy. If there is none: detach this one, and open the group without it (vgchange -ay --activationmode \
+                 degraded {group}); if it is open without it, give it up (vgreduce --removemissing {group}).",
                 self.device(*pv)
             ),
             Error::MissingPv(why) if why == WHILE_MISSING => format!(

@@ -7,6 +7,7 @@ use crate::protocol::{ErrorKind, Outcome};
 use rowen_engine::disk::{DiskError, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::group::is_being_received;
+use rowen_engine::planted;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -131,6 +132,15 @@ impl Service {
         let group = self.group.clone();
         let done = self.run(async move { group.checkpoint().await });
         self.told(done, "")
+    }
+
+    /// Closes the group, and records its last state: an opening without some of its disks is not one of an older state (NW1).
+    pub fn close_for_good(&self) -> Result<()> {
+        self.close()?;
+        if !self.group.is_read_only() && !planted::is("end_not_noted") {
+            self.note_membership();
+        }
+        Ok(())
     }
 
     /// Closes the group, with a checkpoint. Nothing is read or written afterwards.

@@ -356,7 +356,9 @@ impl Verdict {
                 }
             }
             MembersSeen::Contradictory(why) => {
-                self.wrong(why.clone(), "detach or wipe the copy that is not the group's; rowen pvs lists them");
+                let next = "attach the newest disks; if one is a copy of another, detach the copy, and wipe nothing before the group is \
+                            open; rowen pvs lists them";
+                self.wrong(why.clone(), next);
                 if self.status.state != State::NotAnswering {
                     self.is(State::CannotOpen, why);
                 }
@@ -423,9 +425,13 @@ impl Verdict {
     fn goes_on_without(&mut self, pv: &PvSeen) {
         let group = self.seen.name.clone();
         let is_back = if pv.is_there { ", although it is attached again" } else { "" };
-        let what = format!("it goes on without physical volume {}{is_back}: reads of its blocks are errors", pv.uuid);
+        let what =
+            format!("it goes on without physical volume {}{is_back}: what is only there cannot be read", pv.uuid);
         let next = match &pv.path {
-            Some(path) if pv.is_there => format!("rowen vgextend --restoremissing {group} {path}"),
+            Some(path) if pv.is_there => format!(
+                "rowen vgextend --restoremissing {group} {path}; if it is refused and lost for the group: rowen vgreduce --removemissing \
+                 {group}"
+            ),
             _ => format!(
                 "attach it; if the group does not take it back by itself: rowen vgextend --restoremissing {group} PV; if it is lost: rowen vgreduce \
                  --removemissing {group}"

@@ -16,10 +16,31 @@ impl Group {
             true => Ok(()),
             false => self.checkpoint_turn(self.final_ticket(), true).await,
         };
+        if outcome.is_ok() && !self.core.config.read_only && !planted::is("closed_with_one_superblock") {
+            // The group is closed already.
+            let _ = self.repeat_last_superblock().await;
+        }
         self.end_background();
         if outcome.is_ok() && !self.core.config.read_only && !planted::is("closed_unsettled") {
             // Legs are made equal by the next opening, if not now.
             let _ = self.core.members.legs().close().await;
+        }
+        outcome
+    }
+
+    /// A second superblock after the last checkpoint: a copy of a physical volume that was made while the group was open is two
+    /// behind then (B2).
+    async fn repeat_last_superblock(&self) -> Result<()> {
+        let _hold = self.hold_checkpoints().await;
+        let (sequence, written) = {
+            let mut root = self.root.lock();
+            root.sequence += 1;
+            (root.sequence, root.written.clone())
+        };
+        let outcome = self.write_superblocks(sequence, &written).await;
+        if outcome.is_err() {
+            // Not all physical volumes have it.
+            self.root.lock().sequence = sequence - 1;
         }
         outcome
     }

@@ -122,7 +122,13 @@ impl Group {
     async fn note_caught_up(&self) {
         let legs = self.core.members.legs();
         let behind = PvFlags(self.root.lock().written.behind);
-        for pv in behind.iter().map(|pv| PvIndex(pv as u16)).filter(|pv| legs.is_caught_up(*pv)) {
+        let caught_up: Vec<PvIndex> =
+            behind.iter().map(|pv| PvIndex(pv as u16)).filter(|pv| legs.is_caught_up(*pv)).collect();
+        // A copy of it from before does not have what it missed (ML11). A disk that fails is reported to `leg_failed`.
+        if !caught_up.is_empty() && legs.count_caught_up().await.is_err() {
+            return;
+        }
+        for pv in caught_up {
             let _hold = self.hold_checkpoints().await;
             let is_caught_up = |root: &mut GroupRoot| {
                 root.behind &= !(1 << pv.0);

@@ -4,7 +4,8 @@
 //!   restored from an older copy, and its data is old. A group writes a superblock to all of its physical volumes and
 //!   flushes them before it writes the next one. An opening completes an interrupted round before it begins another. So
 //!   a power cut leaves a physical volume one number behind, never two. An opening writes two superblocks before the
-//!   first write, so a copy that was made while the group was closed is always two behind afterwards.
+//!   first write, and a clean end two after the last. So a copy that was made while the group was closed, or open before
+//!   a clean end, is always two behind afterwards.
 
 use super::label::{find_split_brain, read_superblocks, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};
@@ -199,7 +200,8 @@ fn check_same_age(sequence: u64, group: &GroupRoot, all: &[Vec<Superblock>]) -> 
             };
             return Err(Error::MissingPv(format!(
                 "volume group {}: physical volume {} ({} of {}) is an older copy: it {what}; attach its newest copy, \
-                 or restore all physical volumes from copies of one moment",
+                 or restore all physical volumes from copies of one moment; or detach it, and open the group without it: vgchange -ay \
+                 --activationmode degraded",
                 group.name,
                 pv.uuid,
                 i + 1,

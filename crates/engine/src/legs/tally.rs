@@ -73,6 +73,11 @@ impl Legs {
         outcome
     }
 
+    /// A step before a physical volume that was behind counts as all others.
+    pub async fn count_caught_up(&self) -> std::result::Result<(), DiskError> {
+        if planted::is("caught_up_without_step") { Ok(()) } else { self.count().await }
+    }
+
     /// Waits until no step is under way, and keeps the next one out.
     pub(super) async fn count_turn(&self) {
         loop {

@@ -629,7 +629,7 @@ fn close(server: &Server, ending: Ending) -> u8 {
     devices::members::forget(&service.name);
     let closed = match ending {
         Ending::Leaves(pv) => service.close_without(pv),
-        _ => service.close(),
+        _ => service.close_for_good(),
     };
     systemd::ended();
     match closed {

@@ -54,6 +54,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("RT5", "note_of_the_living", "returns::what_goes_on_after_a_note_refuses_no_disk"),
     ("RT5", "debt_forgotten", "returns::what_goes_on_after_a_note_refuses_no_disk"),
     ("NW1", "witness_unwritten", "witness::an_older_half_is_not_opened"),
+    ("NW1", "end_not_noted", "witness::an_older_disk_alone_is_not_opened_after_an_end"),
     ("NW2", "witness_unread", "witness::an_older_half_is_not_opened"),
     ("NW2", "numbers_alone", "witness::an_older_half_is_not_opened"),
     ("NW3", "whole_doubted", "witness::copies_of_one_moment_are_opened_and_the_file_goes_with_the_group"),

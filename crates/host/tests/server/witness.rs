@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
         "witness::copies_of_one_moment_are_opened_and_the_file_goes_with_the_group",
         copies_of_one_moment_are_opened_and_the_file_goes_with_the_group,
     ),
+    ("witness::an_older_disk_alone_is_not_opened_after_an_end", an_older_disk_alone_is_not_opened_after_an_end),
 ];
 
 fn away(disk: &Path) -> PathBuf {
@@ -101,4 +102,23 @@ fn copies_of_one_moment_are_opened_and_the_file_goes_with_the_group() {
     assert!(!fs::read_to_string(&file).unwrap().contains("\nout "));
     vg.ask(Request::Destroy { force: true });
     wait_for("the file to go", || !file.exists());
+}
+
+/// No change of members: the host knows the older copy by the last end alone.
+fn an_older_disk_alone_is_not_opened_after_an_end() {
+    let vg = Vg::make(&[256 * MIB, 256 * MIB]);
+    let (first, second) = (&vg.files[0], &vg.files[1]);
+    vg.report();
+    let copy = second.with_extension("copy");
+    fs::copy(second, &copy).unwrap();
+    stop(&vg);
+    pull(first);
+    pull(second);
+    fs::copy(&copy, second).unwrap();
+    assert!(refusal(&vg.name).contains("older"), "{}", refusal(&vg.name));
+    fs::remove_file(second).unwrap();
+    attach(second);
+    used_alone(&vg);
+    attach(first);
+    fs::remove_file(copy).unwrap();
 }
