@@ -241,9 +241,11 @@ impl Group {
     /// A step of a walk of what a tree does not share with its parent. None: the tree is gone.
     fn own_step(&self, id: TreeId, cursor: u64) -> std::result::Result<Option<map::Step>, MapError> {
         let catalog = self.catalog.read();
+        // It looks at heads, so it is asked before one is locked.
+        let removal = catalog.next_removal();
         let step = |tree: &TreeMeta| {
             // While a dying parent is merged, its nodes become the child's.
-            let is_merging = tree.parent.is_some_and(|parent| catalog.next_removal() == Some(parent));
+            let is_merging = removal.is_some() && tree.parent == removal;
             let shared = if is_merging { Epoch(0) } else { catalog.epoch_of(tree.parent) };
             let prune = |node: map::NodeRef, _: u8, _: u64| Ok(node.birth <= shared);
             map::walk_step(&self.core.cache, &tree.tree, cursor, &prune)
