@@ -6,7 +6,7 @@
 //!   two legs. Another attempt goes on from there.
 //! * It is found to be mirrored (MZ3) when a walk of the trees of its whole family, which began after the last of them
 //!   had taken a plain block, saw mirrored blocks only, and the family is still the same.
-//! * From the extents of a step nothing is allocated meanwhile (S9), and metadata leaves them: it is read before the legs
+//! * From the extents of a step nothing is allocated until the table with their legs is durable (S9), and metadata leaves them: it is read before the legs
 //!   are known. Extents with the journal stay as they are, and the volume with them.
 
 use super::Group;
@@ -280,10 +280,16 @@ impl Group {
         let run = PlacedRun { end: run.end.min(run.start + most), ..run };
         self.withhold(&(run.start..run.end)).await?;
         let mirrored = self.mirror_withheld(&run, on).await;
+        // Until the table that names the legs is durable, what is free there is no room for mirrored volumes (MZ1).
+        let durable = match &mirrored {
+            Ok(_) => self.checkpoint().await,
+            Err(_) => Ok(()),
+        };
         self.core.space.lock().release();
         let blocks = mirrored?;
+        durable?;
         self.start_mirrors();
-        self.fill_second(claim).await?;
+        self.fill_second(claim).await;
         Ok(run.start + blocks)
     }
 

@@ -396,7 +396,8 @@ impl Group {
         let (start, blocks) = self.take_second(&run, on).await?;
         self.begin_second(&run, (start, blocks)).await?;
         drop(hold);
-        self.fill_second(claim).await?;
+        self.checkpoint().await?;
+        self.fill_second(claim).await;
         Ok(blocks)
     }
 
@@ -433,15 +434,13 @@ impl Group {
         Ok(())
     }
 
-    /// Makes the table with a new second leg durable, and starts to fill the leg.
-    pub(super) async fn fill_second(self: &Arc<Self>, claim: TableClaim<'_>) -> Result<()> {
-        self.checkpoint().await?;
+    /// The table with a new second leg is durable: the leg is filled.
+    pub(super) async fn fill_second(&self, claim: TableClaim<'_>) {
         // A request that has no space may wait for the claim.
         drop(claim);
         // Writes that went to the first leg alone end before it is copied.
         self.all_done().await;
         self.core.members.legs().begin_filling();
-        Ok(())
     }
 
     /// Second legs that were filled count from now on.
