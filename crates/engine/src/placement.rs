@@ -313,18 +313,6 @@ impl Placement {
         self.numbered(self.runs_outside(numbers), places, unused)
     }
 
-    /// The same with one place for these mirrored blocks, which keep their numbers: the first leg, or the only one. The
-    /// extents of second legs have numbers of their own again. Also returns those.
-    #[must_use]
-    pub fn with_one_leg(&self, blocks: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
-        let (mut runs, mut places) = (self.runs_outside(blocks), Vec::new());
-        for run in self.parts_in(blocks) {
-            places.extend(run.second.map(|(pv, at)| (pv, at, run.end - run.start)));
-            runs.push(PlacedRun::plain(run.start, run.end, run.pv, run.at));
-        }
-        self.numbered(runs, places, self.unused_numbers())
-    }
-
     /// The parts of the runs within these blocks.
     fn parts_in(&self, blocks: &[Range<u64>]) -> impl Iterator<Item = PlacedRun> {
         blocks.iter().flat_map(|range| self.runs.iter().filter_map(|run| run.cut(range.start, range.end)))

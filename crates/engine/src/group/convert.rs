@@ -6,8 +6,8 @@
 //!   two legs. Another attempt goes on from there.
 //! * It is found to be mirrored (MZ3) when a walk of the trees of its whole family, which began after the last of them
 //!   had taken a plain block, saw mirrored blocks only, and the family is still the same.
-//! * From the extents of a step nothing is allocated until the table with their legs is durable (S9), and metadata leaves them: it is read before the legs
-//!   are known. Extents with the journal stay as they are, and the volume with them.
+//! * From the extents of a step nothing is allocated until the table with their legs is durable (S9), and metadata leaves
+//!   them: it is read before the legs are known. Extents with the journal stay as they are, and the volume with them.
 
 use super::Group;
 use super::catalog::Catalog;
@@ -68,10 +68,11 @@ impl Group {
         self.check_convertible(id)?;
         self.claim_repair()?;
         let converted = self.convert_alone(id, on).await;
-        self.repairing.store(false, Ordering::Release);
         if converted.is_err() {
-            self.end_converting().await?;
+            // In a group that has failed it makes no difference. The first error is the one to tell.
+            let _ = self.end_converting().await;
         }
+        self.repairing.store(false, Ordering::Release);
         converted
     }
 
