@@ -193,21 +193,26 @@ fn each_of_two_disks_fails_in_turn() {
     }
 }
 
-/// ML11: a disk returns; a copy of it is made before it has caught up, and takes its place after a kill. It is refused: else its
-/// older blocks would be copied over those of the other disk.
-fn copied_before_it_caught_up(seed: u64) {
-    let setup = setup(2);
-    let made = made(seed, &setup);
+/// The first disk has failed, and is attached again. The group went on without it and was written, and does not use it yet.
+fn before_return(seed: u64, setup: &Setup) -> Made {
+    let made = made(seed, setup);
     fails(&made, PvIndex(0), seed);
     let mut image = made.killed(seed);
     image.set_size(PvIndex(0), 0);
-    let without = open(image, &setup, &made, Some(7), Since::Death);
+    let without = open(image, setup, &made, Some(7), Since::Death);
     for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
         done.unwrap();
     }
     without.world.run(without.client.close()).unwrap();
     let cut = made.disks.moment().power_cut(POLICIES[0], &mut Rng::new(seed));
-    let back = open(without.killed(2).with_pv_of(PvIndex(0), &cut), &setup, &without, None, Since::Death);
+    open(without.killed(2).with_pv_of(PvIndex(0), &cut), setup, &without, None, Since::Death)
+}
+
+/// ML11: a disk returns; a copy of it is made before it has caught up, and takes its place after a kill. It is refused: else its
+/// older blocks would be copied over those of the other disk.
+fn copied_before_it_caught_up(seed: u64) {
+    let setup = setup(2);
+    let back = before_return(seed, &setup);
     back.disks.keep_moments();
     back.world.run(back.client.group.restore_missing(PvIndex(0))).unwrap();
     back.caught_up();
@@ -606,21 +611,11 @@ fn metadata_is_on_both_disks_of_a_mirror() {
 /// partial, so nobody gives that one up and reads older data.
 fn behind_is_partial(seed: u64) -> bool {
     let setup = setup(2);
-    let made = made(seed, &setup);
-    fails(&made, PvIndex(0), seed);
-    let mut image = made.killed(seed);
-    image.set_size(PvIndex(0), 0);
-    let without = open(image, &setup, &made, Some(7), Since::Death);
-    for done in without.world.run(without.client.together(loads(&without, seed + 10, 60))) {
-        done.unwrap();
-    }
-    without.world.run(without.client.close()).unwrap();
-    let cut = made.disks.moment().power_cut(POLICIES[0], &mut Rng::new(seed));
-    let back = open(without.killed(2).with_pv_of(PvIndex(0), &cut), &setup, &without, None, Since::Death);
+    let back = before_return(seed, &setup);
     back.world.run(back.client.group.restore_missing(PvIndex(0))).unwrap();
     let mut image = back.killed(seed);
     image.set_size(PvIndex(1), 0);
-    let oracle = made.client.oracle.clone();
+    let oracle = back.client.oracle.clone();
     let alone = try_open(image, &setup, &oracle, Some(9)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     let mut any = false;
     for info in alone.client.group.volumes() {

@@ -4,8 +4,7 @@
 //!
 //! * NW1 The file has each change of the members, and of those that are out, durably before the command that made the change is
 //!   answered, and before a server that found the change serves commands. It has the state in which the group was opened and
-//!   closed last. If the file cannot be written, the group continues, and a
-//!   warning says so.
+//!   closed last. If the file cannot be written, the group continues, and a warning says so.
 //! * NW2 A group that lacks disks is opened only if the attached part is not older than the file says, and is not a part that the
 //!   others went on without. A person may override this.
 //! * NW3 A group that has all its disks is opened whatever the file says. So is a group without a file, or with a damaged one.

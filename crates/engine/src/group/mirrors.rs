@@ -617,7 +617,7 @@ impl Group {
         let catalog = self.catalog.read();
         let head = |volume: &Arc<Volume>| {
             let state = volume.state.lock();
-            (state.head.id, state.stored_meta().segment)
+            (state.head.id, state.stored_segment())
         };
         catalog.volumes.values().map(head).collect()
     }

@@ -98,7 +98,7 @@ impl Group {
                     uuid: spec.uuid,
                     name: spec.name.clone(),
                     kind: VolumeKind::Thin,
-                    segment: state.stored_meta().segment,
+                    segment: state.stored_segment(),
                     state: VolumeState::Ok,
                     blocks: state.meta.blocks,
                     sector: state.meta.sector,

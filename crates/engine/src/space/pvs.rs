@@ -95,11 +95,6 @@ impl Pvs {
         self.settle();
     }
 
-    /// Blocks of which nothing is allocated for the time being.
-    pub fn withheld(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.withheld.iter().map(|(part, _)| part)
-    }
-
     /// This many free blocks moved to another physical volume.
     pub fn moved(&mut self, free: u64, from: usize, to: usize) {
         self.pvs[from].free = self.pvs[from].free.saturating_sub(free);

@@ -184,11 +184,15 @@ impl State {
         state
     }
 
+    /// The type that reports and checkpoints have.
+    pub fn stored_segment(&self) -> SegmentType {
+        let is_linear = self.is_converting && !planted::is("converting_stored");
+        if is_linear { SegmentType::Linear } else { self.meta.segment }
+    }
+
     /// The properties that reports and checkpoints have.
     pub fn stored_meta(&self) -> VolumeMeta {
-        let is_linear = self.is_converting && !planted::is("converting_stored");
-        let segment = if is_linear { SegmentType::Linear } else { self.meta.segment };
-        VolumeMeta { segment, ..self.meta.clone() }
+        VolumeMeta { segment: self.stored_segment(), ..self.meta.clone() }
     }
 
     /// Takes the ownership rule from the head's parent. A dying parent is being merged into this head.
