@@ -191,6 +191,7 @@ fn requests() -> Vec<Request> {
         Request::TagPv { path: "/dev/sdb".into(), add: vec!["ssd".into()], remove: Vec::new() },
         Request::RepairMirrors { on: Vec::new() },
         Request::Convert { volume: "data".into(), on: Vec::new() },
+        Request::ConvertLinear { volume: "data".into(), from: vec!["/dev/sdb".into()] },
         Request::Scrub { volume: "data".into(), action: ScrubAction::Check },
         Request::ResizePv { path: "/dev/sdb".into(), bytes: Some(1 << 30) },
         Request::Stats,

@@ -1,4 +1,4 @@
-//! Volumes that become mirrored where they are, under load, and through cuts.
+//! Volumes that become mirrored or linear where they are, under load, and through cuts.
 
 use crate::journal_copies::BLOCKS;
 use crate::mirrors::{Made, fails, loads, made, open, setup, try_open};
@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{FullPolicy, SegmentType, VolumeKind};
-use rowen_engine::planted::must_be_found;
+use rowen_engine::planted::{self, must_be_found};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::VolumeId;
-use rowen_sim::client::{Client, Op, SnapshotKind, VolumeSpec};
+use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::POLICIES;
+use rowen_sim::disk::{Faults, POLICIES};
 use rowen_sim::effort::scaled;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Since, Vol};
@@ -40,6 +40,22 @@ fn convert_all(made: &Made) -> Result<(), Error> {
         .try_for_each(|id| made.world.run(group.convert_to_mirror(id, &[])))
 }
 
+/// Snapshots of both volumes are made, written and removed.
+fn snapshots(made: &Made) -> Op {
+    let (client, vols, handle) = (made.client.clone(), made.vols.clone(), made.world.handle());
+    Box::pin(async move {
+        for n in 0..6 {
+            handle.sleep(Duration::from_micros(600)).await;
+            let made = client.snapshot(&vols[n % 2..n % 2 + 1], SnapshotKind::default()).await?;
+            client.write(made[0], 0, 9, &[]).await?;
+            if n % 3 == 0 {
+                client.remove(&made[..1]).await?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Both volumes are converted while they and a snapshot are written, and snapshots are made and removed.
 fn converted_under_load(seed: u64, setup: &Setup) -> Made {
     let made = made(seed, setup);
@@ -58,19 +74,7 @@ fn converted_under_load(seed: u64, setup: &Setup) -> Made {
             }
         }));
     }
-    let (client, vols) = (made.client.clone(), made.vols.clone());
-    let snapshots: Op = Box::pin(async move {
-        for n in 0..6 {
-            handle.sleep(Duration::from_micros(600)).await;
-            let made = client.snapshot(&vols[n % 2..n % 2 + 1], SnapshotKind::default()).await?;
-            client.write(made[0], 0, 9, &[]).await?;
-            if n % 3 == 0 {
-                client.remove(&made[..1]).await?;
-            }
-        }
-        Ok(())
-    });
-    ops.push(snapshots);
+    ops.push(snapshots(&made));
     for done in made.world.run(made.client.together(ops)) {
         done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
@@ -171,6 +175,223 @@ fn a_volume_that_counts_as_mirrored_too_early_is_found() {
     must_be_found("snapshots_not_converted", || (0..24).for_each(either_disk_is_enough));
     must_be_found("plain_blocks_not_awaited", || (0..24).for_each(empty_under_writes));
     must_be_found("converting_stored", || (0..24).for_each(cut_and_repeated));
+}
+
+/// From which physical volumes the legs go.
+fn leaving(seed: u64) -> Vec<PvIndex> {
+    (0..2).map(PvIndex).filter(|pv| seed % 3 == u64::from(pv.0)).collect()
+}
+
+/// All volumes become linear under these operations. Returns what became of the operations.
+fn linear_under(made: &Made, seed: u64, mut ops: Vec<Op>) -> Vec<Result<(), Error>> {
+    let handle = made.world.handle();
+    for (n, id) in (0..).zip(origins(made)) {
+        let (group, handle) = (made.client.group.clone(), handle.clone());
+        ops.push(Box::pin(async move {
+            handle.sleep(Duration::from_micros(400 * n + Rng::new(seed).below(1500))).await;
+            loop {
+                match group.convert_to_linear(id, &leaving(seed)).await {
+                    Err(Error::Busy(_)) => handle.sleep(Duration::from_micros(300)).await,
+                    outcome => return outcome.map(drop),
+                }
+            }
+        }));
+    }
+    if seed / 2 % 2 == 0 {
+        // Else most writes go to mirrored extents in place.
+        ops.push(snapshots(made));
+    }
+    made.world.run(made.client.together(ops))
+}
+
+fn linear_under_load(seed: u64, setup: &Setup) -> Made {
+    let made = made(seed, setup);
+    made.disks.keep_moments();
+    for done in linear_under(&made, seed, loads(&made, seed, 120)) {
+        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    assert!(are_all_linear(&made), "seed {seed}");
+    made
+}
+
+fn are_all_linear(made: &Made) -> bool {
+    made.client.group.volumes().iter().all(|info| info.segment == SegmentType::Linear)
+}
+
+/// Waits until nothing is mirrored. Extents in which something was being freed may need the command again.
+fn no_mirrored_extents(made: &Made) {
+    made.world.run(made.client.checkpoint()).unwrap();
+    for id in origins(made) {
+        made.world.run(made.client.group.convert_to_linear(id, &[])).unwrap();
+    }
+    let (group, handle) = (made.client.group.clone(), made.world.handle());
+    made.world.run(async move {
+        for _ in 0..10_000 {
+            if group.mirror_info().extents == 0 {
+                return;
+            }
+            handle.sleep(Duration::from_millis(1)).await;
+        }
+        panic!("there are mirrored extents: {:?}", group.mirror_info());
+    });
+}
+
+/// Afterwards all is there, with one copy, and the volumes can be mirrored again.
+fn linear_and_back(seed: u64) {
+    let setup = setup(2);
+    let made = linear_under_load(seed, &setup);
+    made.disks.take_moments();
+    made.judge(Since::Death);
+    no_mirrored_extents(&made);
+    made.judge(Since::Death);
+    let again = open(made.killed(seed), &setup, &made, None, Since::Death);
+    convert_all(&again).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    again.caught_up();
+    again.judge(Since::Death);
+    let gone = PvIndex((seed % 2) as u16);
+    fails(&again, gone, seed);
+    let mut image = again.killed(seed);
+    image.set_size(gone, 0);
+    let _alone = open(image, &setup, &again, Some(7), Since::Death);
+}
+
+#[test]
+fn a_mirrored_volume_becomes_linear_and_mirrored_again() {
+    (0..scaled(16)).for_each(linear_and_back);
+}
+
+/// Power is cut meanwhile. Nothing is lost, and the conversion can be repeated.
+fn cut_while_linear(seed: u64) {
+    let extent_blocks = if seed.is_multiple_of(2) { 64 } else { 256 };
+    let setup = Setup { extent_blocks, ..setup(2) };
+    let before = linear_under_load(seed, &setup);
+    let moments = before.disks.take_moments();
+    let mut rng = Rng::new(seed);
+    for n in 0..6 {
+        let moment = &moments[rng.below(moments.len() as u64) as usize];
+        let image = moment.power_cut(POLICIES[n % POLICIES.len()], &mut rng);
+        let oracle = Arc::new(Mutex::new(before.client.oracle.lock().clone()));
+        let opened = try_open(image, &setup, &oracle, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let check = opened.world.run(opened.client.group.check_open()).unwrap();
+        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}");
+        opened.caught_up();
+        let seen = opened.contents();
+        for id in origins(&opened) {
+            // Without mirrored extents it has no copy there.
+            let from = if opened.client.group.mirror_info().extents > 0 { leaving(seed + 1) } else { Vec::new() };
+            let done = opened.world.run(opened.client.group.convert_to_linear(id, &from));
+            done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        assert!(are_all_linear(&opened), "seed {seed}");
+        no_mirrored_extents(&opened);
+        assert!(seen == opened.contents(), "seed {seed}: contents changed");
+        let check = opened.world.run(opened.client.group.check_open()).unwrap();
+        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_conversion_to_linear_that_was_cut_is_repeated() {
+    (0..scaled(8)).for_each(cut_while_linear);
+}
+
+/// A disk fails meanwhile. What can be read without it is right, and mirrored volumes have everything.
+fn lost_while_linear(seed: u64) {
+    // With room for metadata on both.
+    let setup = Setup { pvs: Setup::small(2, 80).pvs, ..setup(2) };
+    let made = made(seed, &setup);
+    let gone = PvIndex((seed % 2) as u16);
+    if seed / 4 % 2 == 0 {
+        // Then the other one shares no extents with a mirror, and is written in place.
+        made.world.run(made.client.group.convert_to_linear(origins(&made)[0], &leaving(seed))).unwrap();
+    }
+    let (handle, disks, group) = (made.world.handle(), made.disks.clone(), made.client.group.clone());
+    let mut ops = loads(&made, seed, 400);
+    ops.push(Box::pin(async move {
+        let mut rng = Rng::new(seed);
+        handle.sleep(Duration::from_micros(rng.below(9000))).await;
+        if seed % 4 > 0 {
+            // Soon after extents have lost a leg.
+            let mut before = 0;
+            for _ in 0..2000 {
+                let extents = group.mirror_info().extents;
+                if extents < before || group.failed().is_err() {
+                    break;
+                }
+                before = extents;
+                handle.sleep(Duration::from_micros(10)).await;
+            }
+            handle.sleep(Duration::from_micros(rng.below(600))).await;
+        }
+        disks.set_faults(Faults { away: Some(gone), ..Faults::default() });
+        Ok(())
+    }));
+    // Requests may have failed, too: those to the only copy of a block.
+    drop(linear_under(&made, seed, ops));
+    let mut image = made.killed(seed);
+    image.set_size(gone, 0);
+    let oracle = made.client.oracle.clone();
+    let alone = match try_open(image, &setup, &oracle, Some(7)) {
+        // Linear volumes do not keep metadata on both.
+        Err(Error::MissingPv(_)) if are_all_linear(&made) => return,
+        opened => opened.unwrap_or_else(|why| panic!("seed {seed}: {why}")),
+    };
+    for info in alone.client.group.volumes() {
+        let vol = number(info.uuid);
+        for block in 0..info.blocks {
+            let found = match alone.world.run(alone.client.look(vol, block * BLOCK, BLOCK)) {
+                Err(Error::Disk(_)) if info.segment == SegmentType::Linear => continue,
+                found => found.unwrap_or_else(|why| panic!("seed {seed}: {vol}: {why}")),
+            };
+            let judged = oracle.lock().judge(vol, block * BLOCK, &found, Since::Death);
+            judged.unwrap_or_else(|why| panic!("seed {seed}: {vol}: {why}"));
+        }
+    }
+}
+
+#[test]
+fn a_disk_fails_while_volumes_become_linear() {
+    (0..scaled(60)).for_each(lost_while_linear);
+}
+
+/// MZ4
+#[test]
+fn legs_that_leave_too_early_are_found() {
+    must_be_found("leg_leaves_at_once", || (0..240).for_each(lost_while_linear));
+    must_be_found("linear_stored_late", || (0..24).for_each(cut_while_linear));
+    must_be_found("shared_extents_lose_legs", || (0..24).for_each(shared_extents_stay));
+}
+
+/// Two mirrored volumes share extents. One becomes linear: the other one keeps two copies of everything.
+fn shared_extents_stay(seed: u64) {
+    let setup = setup(2);
+    let made = made(seed, &setup);
+    for done in made.world.run(made.client.together(loads(&made, seed, 60))) {
+        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    let ids = origins(&made);
+    let done = made.world.run(made.client.group.convert_to_linear(ids[(seed % 2) as usize], &leaving(seed))).unwrap();
+    assert!(done.shared > 0 || planted::is("shared_extents_lose_legs"), "seed {seed}: {done:?}");
+    made.judge(Since::Death);
+    let gone = PvIndex((seed / 2 % 2) as u16);
+    let mut image = made.killed(seed);
+    image.set_size(gone, 0);
+    let alone =
+        try_open(image, &setup, &made.client.oracle, Some(7)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    for info in alone.client.group.volumes().iter().filter(|info| info.segment == SegmentType::Raid1) {
+        let vol = number(info.uuid);
+        let found = alone
+            .world
+            .run(alone.client.look(vol, 0, info.blocks * BLOCK))
+            .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let judged = alone.client.oracle.lock().judge(vol, 0, &found, Since::Death);
+        judged.unwrap_or_else(|why| panic!("seed {seed}: {vol}: {why}"));
+    }
+}
+
+#[test]
+fn extents_with_blocks_of_another_mirror_keep_both_legs() {
+    (0..scaled(8)).for_each(shared_extents_stay);
 }
 
 /// S9

@@ -294,12 +294,17 @@ fn a_volume_keeps_its_copies() {
         O|  Logical volume \"l\" created.$
         rc=0
 
-        $ lvconvert -y -m0 v/m
-        E|  Logical volume v/m cannot be converted to type linear. Create another logical volume (lvcreate --type linear), copy the data, and remove this one.
+        $ lvconvert -m0 v/m
+        E|Are you sure you want to convert raid1 LV v/m to type linear losing all resilience? [y/n]: [n]
+        E|  Logical volume v/m NOT converted.
         rc=5
 
-        $ lvconvert -y --type linear v/m
-        E|  Logical volume v/m cannot be converted to type linear. Create another logical volume (lvcreate --type linear), copy the data, and remove this one.
+        $ lvconvert -y -m0 v/m /dev/none
+        E|  Physical Volume \"/dev/none\" not found in Volume Group \"v\".
+        rc=5
+
+        $ lvconvert -y --type striped v/m
+        E|  Logical volume v/m cannot become striped. To make it linear: lvconvert --type linear v/m.
         rc=5
 
         $ lvconvert -y -m1 v/m
@@ -315,6 +320,21 @@ fn a_volume_keeps_its_copies() {
         $ lvconvert -y -m0 v/l
         O|  Logical volume v/l successfully converted.$
         E|  WARNING: v/l already has image count of 1.
+        rc=0
+
+        $ lvcreate -y -m1 -L 8M -n n v
+        O|  Logical volume \"n\" created.$
+        rc=0
+
+        $ lvconvert -y -m0 v/n /dev/ubda
+        O|  Logical volume v/n successfully converted.$
+        rc=0
+
+        $ lvs -o lv_name,segtype v
+        O|  LV   Type  $
+        O|  l    linear$
+        O|  m    raid1 $
+        O|  n    linear$
         rc=0
 
         $ lvconvert -y -m+1 v/m

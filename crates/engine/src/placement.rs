@@ -66,7 +66,7 @@ impl PlacedRun {
     }
 
     /// The first leg, and the second one.
-    fn legs(&self) -> impl Iterator<Item = (u16, u64)> + use<> {
+    pub fn legs(&self) -> impl Iterator<Item = (u16, u64)> + use<> {
         std::iter::once((self.pv, self.at)).chain(self.second)
     }
 
@@ -287,6 +287,22 @@ impl Placement {
         let own = whole.part(first, first + blocks);
         runs.push(PlacedRun { second: Some(leg), is_filling: true, is_mirrored: true, ..own });
         Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
+    }
+
+    /// The same with one leg for these blocks of one run, which are not mirrored any more: the first leg goes, or the
+    /// second one. Its extents have numbers of their own again. Also returns those.
+    #[must_use]
+    pub fn with_one_leg(&self, blocks: &Range<u64>, is_first_leaving: bool) -> (Placement, Vec<Range<u64>>) {
+        let own = self.run_of(blocks.start).part(blocks.start, blocks.end);
+        let first = (own.pv, own.at);
+        let (stays, goes) = match own.second {
+            Some(second) if is_first_leaving => (second, Some(first)),
+            second => (first, second),
+        };
+        let mut runs = self.runs_outside(std::slice::from_ref(blocks));
+        runs.push(PlacedRun::plain(blocks.start, blocks.end, stays.0, stays.1));
+        let places = goes.map(|(pv, at)| (pv, at, blocks.end - blocks.start)).into_iter().collect();
+        self.numbered(runs, places, self.unused_numbers())
     }
 
     /// The same after the second legs of these runs were filled.
@@ -578,7 +594,7 @@ impl Placement {
 }
 
 /// A run with two legs, as bytes on the disks.
-fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
+pub fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
     let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
     let legs = [leg((run.pv, run.at)), leg(run.second?)];
     let filling = run.is_filling.then_some(1);
@@ -656,6 +672,32 @@ mod tests {
             let (after, given) = mirrored.without_mirrored(&numbers);
             assert_eq!((after.count(), given.iter().map(|range| range.end - range.start).sum::<u64>()), (64, 24));
             assert_eq!(after.runs(), before.runs());
+        }
+    }
+
+    /// MZ4
+    #[test]
+    fn mirrored_extents_lose_either_leg() {
+        let plain = placement(&[(0, 8), (8, 8)]);
+        let (made, numbers) = plain.with_mirrored(&[MirroredPair { first: 4, second: 36, blocks: 8 }]);
+        // Extents that were made mirrored, and extents that became so where they were.
+        for (mirrored, run) in [(made, numbers[0].clone()), (plain.with_second(4, 36, 8), 4..12)] {
+            for is_first_leaving in [true, false] {
+                for blocks in [run.clone(), run.start + 4..run.end] {
+                    let len = blocks.end - blocks.start;
+                    let legs: Vec<_> = mirrored.part_of_run(&blocks).0.unwrap().legs().collect();
+                    let (after, given) = mirrored.with_one_leg(&blocks, is_first_leaving);
+                    let kept = after.part_of_run(&blocks).0.unwrap();
+                    assert_eq!((kept.pv, kept.at), legs[usize::from(is_first_leaving)]);
+                    assert!(!after.is_mirrored(blocks.start) && after.count() == mirrored.count() + len);
+                    assert_eq!(given.iter().map(|range| range.end - range.start).sum::<u64>(), len);
+                    let gone = after.part_of_run(&given[0]).0.unwrap();
+                    assert_eq!((gone.pv, gone.at), legs[usize::from(!is_first_leaving)]);
+                    let zones = after.zones();
+                    assert!(zones::are_sound(&zones, &[0..8, 8..16], 4, 1 << 46), "{zones:?}");
+                    assert_eq!(Placement::with_zones(4, after.pvs.clone(), &zones).runs(), after.runs());
+                }
+            }
         }
     }
 

@@ -559,24 +559,32 @@ impl LifeState {
         self.pvs_answered("physical volumes allocatable or not", done)
     }
 
-    /// A linear volume becomes mirrored. New volumes are mirrored from then on.
+    /// A linear volume becomes mirrored, or a mirrored one linear. New volumes are like it from then on.
     async fn convert(&self, item: Item) -> Outcome {
         if !self.claim_pvs() {
             return Ok(());
         }
-        let linear = |info: &VolumeInfo| info.segment == SegmentType::Linear && info.origin.is_none();
-        let volumes: Vec<_> = self.client.group.volumes().into_iter().filter(linear).collect();
-        let done = match volumes.is_empty() {
-            true => Err(Error::Busy("there is no linear volume".into())),
-            false => {
-                self.client.oracle.lock().segment = SegmentType::Raid1;
-                let id = Rng::new(item.seed).pick(&volumes).id;
-                self.client.group.convert_to_mirror(id, &[]).await
+        let mut rng = Rng::new(item.seed);
+        let to = if rng.below(3) == 0 { SegmentType::Linear } else { SegmentType::Raid1 };
+        let others = |info: &VolumeInfo| info.segment != to && info.origin.is_none();
+        let volumes: Vec<_> = self.client.group.volumes().into_iter().filter(others).collect();
+        let group = &self.client.group;
+        let done = match (volumes.is_empty(), to) {
+            (true, _) => Err(Error::Busy("there is no volume of the other type".into())),
+            (false, SegmentType::Raid1) => {
+                self.client.oracle.lock().segment = to;
+                group.convert_to_mirror(rng.pick(&volumes).id, &[]).await
+            }
+            (false, SegmentType::Linear) => {
+                let id = rng.pick(&volumes).id;
+                let from = PvIndex(rng.below(group.info().pvs.len() as u64) as u16);
+                let from: Vec<PvIndex> = (rng.below(2) == 0).then_some(from).into_iter().collect();
+                group.convert_to_linear(id, &from).await.map(drop)
             }
         };
         match done {
-            // It was removed meanwhile, or lost its snapshots' space.
-            Err(Error::NotFound(_) | Error::InvalidSnapshot) => {
+            // It was removed meanwhile, lost its snapshots' space, or has no leg there.
+            Err(Error::NotFound(_) | Error::InvalidSnapshot | Error::Invalid(_)) => {
                 self.pvs_answered("volumes converted", Err(Error::Busy(String::new())))
             }
             done => self.pvs_answered("volumes converted", done),

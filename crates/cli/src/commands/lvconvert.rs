@@ -45,9 +45,13 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         Some("raid1" | "mirror") => copies(session, args, 2),
         Some("striped") => {
             let (report, volume) = one(session, args, 0)?;
-            refuse_conversion(&report, &volume, 1)?;
             permit(&report, &volume, &[Role::Plain])?;
             let full = full(&report, &volume);
+            if volume.is_mirrored() {
+                return Err(Failure::failed(format!(
+                    "Logical volume {full} cannot become striped. To make it linear: lvconvert --type linear {full}."
+                )));
+            }
             Err(Failure::failed(format!("Logical volume {full} is already of requested type linear.")))
         }
         _ if args.has(Opt::Thin) => thin(session, args),
@@ -257,7 +261,7 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
 }
 
 /// `-m` and types with a number of copies; 0: `-m` alone says how many. A volume with as many copies does not change,
-/// which LVM reports as success. A second copy comes; copies do not go.
+/// which LVM reports as success.
 fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     let (report, volume) = one(session, args, 0)?;
     permit(&report, &volume, &[Role::Plain])?;
@@ -271,30 +275,19 @@ fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     if wanted == crate::roles::COPIES && !volume.is_mirrored() {
         return mirrors::convert(session, args, &report, &volume);
     }
-    refuse_conversion(&report, &volume, wanted)?;
+    // A linear volume may still have extents with two copies.
+    if wanted == 1 && (volume.is_mirrored() || report.mirrors.extents > 0) {
+        return mirrors::convert_to_linear(session, args, &report, &volume);
+    }
     let full = full(&report, &volume);
+    if wanted != now {
+        return Err(Failure::failed(format!(
+            "Logical volume {full} cannot have {wanted} copies of its data: a mirrored logical volume has two."
+        )));
+    }
     session.console.complain(format!("WARNING: {full} already has image count of {now}."));
     session.console.say(format!("Logical volume {full} successfully converted."));
     Ok(())
-}
-
-/// Refuses another number of copies than the volume has.
-fn refuse_conversion(report: &GroupReport, volume: &VolumeReport, copies: u64) -> Result {
-    let (group, name) = (&report.name, &volume.name);
-    let is_same = copies == if volume.is_mirrored() { crate::roles::COPIES } else { 1 };
-    let kind = match copies {
-        _ if is_same => return Ok(()),
-        1 => "linear",
-        more => {
-            return Err(Failure::failed(format!(
-                "Logical volume {group}/{name} cannot have {more} copies of its data: a mirrored logical volume has two."
-            )));
-        }
-    };
-    Err(Failure::failed(format!(
-        "Logical volume {group}/{name} cannot be converted to type {kind}. Create another logical volume (lvcreate --type \
-         {kind}), copy the data, and remove this one."
-    )))
 }
 
 /// A volume becomes a pool of the same size. Its contents and the volume given for the pool's metadata are removed.

@@ -235,6 +235,39 @@ pub fn convert(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     Ok(())
 }
 
+/// `lvconvert -m0`, `--type linear`: a mirrored volume and its snapshots keep one copy, not the ones on the named physical
+/// volumes.
+pub fn convert_to_linear(
+    session: &mut Session<'_>,
+    args: &Args,
+    report: &GroupReport,
+    volume: &VolumeReport,
+) -> Result {
+    let group = &report.name;
+    let full = format!("{group}/{}", volume.name);
+    let words = args.positionals.get(1..).unwrap_or_default();
+    let parts = places::named(session, report, words)?;
+    let from: Vec<String> = parts.into_iter().map(|part| part.path).collect();
+    let is_mirrored = volume.is_mirrored();
+    let question = format!("Are you sure you want to convert raid1 LV {full} to type linear losing all resilience?");
+    if is_mirrored && !args.assumes_yes() && !session.console.asks(&question) {
+        return Err(Failure::failed(format!("Logical volume {full} NOT converted.")));
+    }
+    match session.change(group, Request::ConvertLinear { volume: volume.name.clone(), from })? {
+        Outcome::Linear { shared, .. } if shared > 0 => session.console.say(format!(
+            "{} extents of {full} keep two copies: mirrored logical volumes have blocks there, too.",
+            extents_of(report, shared.saturating_mul(report.extent_blocks))
+        )),
+        Outcome::Linear { single: 0, .. } if !is_mirrored => {
+            session.console.complain(format!("WARNING: {full} already has image count of 1."));
+        }
+        Outcome::Linear { .. } => {}
+        other => return Err(unexpected(group, &other)),
+    }
+    session.console.say(format!("Logical volume {full} successfully converted."));
+    Ok(())
+}
+
 /// `lvchange --syncaction`: the copies of mirrored volumes are compared, in the background.
 pub fn scrub(session: &mut Session<'_>, args: &Args, action: &str) -> Result {
     let action = match action {

@@ -98,10 +98,7 @@ pub const REFUSED: &[(&str, &str)] = &[
         "striped, raid0, raid10, raid4, raid5, raid6, cache, writecache, vdo, integrity types",
         "Volumes are linear, or mirrored on two disks (raid1). Put parity below the physical volumes (md, hardware).",
     ),
-    (
-        "more than two copies; `lvconvert -m0`, `--type linear` of a mirrored volume",
-        "A volume keeps its second copy. Create a linear volume and copy the data.",
-    ),
+    ("more than two copies", "A volume has one copy or two: `lvconvert -m1` and `-m0` change that in use."),
     (
         "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--rebuild`, `--writemostly`",
         "A snapshot keeps what a volume has now. Copies are made equal by themselves, after a crash and when a disk comes \

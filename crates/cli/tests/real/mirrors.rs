@@ -163,6 +163,53 @@ fn a_linear_volume_in_use_becomes_a_mirror() {
     }
 }
 
+/// A volume in use moves from one disk to another as in LVM, by a second copy. The old disk leaves.
+#[test]
+fn a_volume_in_use_moves_by_a_mirror() {
+    let world = World::empty("mirmove");
+    let disks = ["a", "b"].map(|name| world.device(name, DISK));
+    world.ok("vgcreate VG a");
+    world.ok("lvcreate -y -L 200M -n m VG");
+    tool("mkfs.ext4", &["-q", "-F", world.node("m").to_str().unwrap()]);
+    let point = world.mount("m", "rw");
+    write_files(&point, 0..60);
+    world.ok("lvcreate -y -s -n before VG/m");
+    world.ok("vgextend VG b");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_files(&point, 40..200));
+        world.ok("lvconvert -y -m1 VG/m b");
+        // The only complete copy stays.
+        let is_early = field(&world, "lvs --noheadings -o copy_percent VG/m") != "100.00";
+        if is_early {
+            let early = world.run("lvconvert -y -m0 VG/m a");
+            let why = String::from_utf8_lossy(&early.stderr);
+            assert!(early.status.success() || why.contains("copy_percent"), "{why}");
+        }
+        wait_in_sync(&world);
+        // Else new blocks may lie there.
+        world.ok("pvchange -x n a");
+        world.ok("lvconvert -y -m0 VG/m a");
+        writer.join().unwrap();
+    });
+    assert_eq!(field(&world, "lvs --noheadings -o segtype VG/m"), "linear");
+    world.ok("check VG");
+    world.ok("vgreduce VG a");
+    write_files(&point, 190..220);
+    world.unmount("m");
+    close(&world);
+    fs::remove_file(&disks[0]).unwrap();
+    world.ok("vgchange -ay VG");
+    let point = world.mount("m", "ro");
+    check_files(&point, 0..220);
+    world.unmount("m");
+    let before = world.mount("before", "ro");
+    check_files(&before, 0..60);
+    assert!(!before.join("file70").exists());
+    world.unmount("before");
+    world.ok("check VG");
+    close(&world);
+}
+
 /// Its contents are on the other disk. What was cut off is never read as zeros, whatever its size is later (CF1).
 #[test]
 fn a_disk_that_is_cut_in_use_is_left() {
@@ -548,8 +595,8 @@ fn bad_input() {
     world.ok("lvcreate -y --type raid1 -L 16M -n m VG");
     write(&world, "m", 0, b'm');
     for (line, words) in [
-        ("lvconvert -y -m0 VG/m", "cannot be converted to type linear"),
-        ("lvconvert -y --type linear VG/m", "cannot be converted to type linear"),
+        ("lvconvert -y -m0 VG/m nosuch", "not found in Volume Group"),
+        ("lvconvert -y --type striped VG/m", "cannot become striped"),
         ("lvconvert -y -m1 VG/l nosuch", "not found in Volume Group"),
         ("lvconvert -y -m2 VG/l", "cannot have 3 copies"),
         ("lvconvert -y -m2 VG/m", "cannot have 3 copies"),

@@ -43,7 +43,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol. Both sides must have the same, except for the stable part.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;
 
 /// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames

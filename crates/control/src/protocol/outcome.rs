@@ -33,6 +33,12 @@ pub enum Outcome {
     Repaired {
         extents: u64,
     },
+    /// Extents of a volume that is linear now: those that lost a copy, and those that keep two, because mirrored volumes
+    /// have blocks there, too.
+    Linear {
+        single: u64,
+        shared: u64,
+    },
     Created(Vec<Created>),
     /// A merge will be carried out when the origin is next activated, because the origin or the snapshot is in use.
     MergeWaits {

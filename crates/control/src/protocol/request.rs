@@ -162,6 +162,13 @@ pub enum Request {
         #[serde(default)]
         on: Vec<PvPart>,
     },
+    /// Makes a mirrored volume and its snapshots linear where they are: the copies on these physical volumes go, or any.
+    /// Answered by [`Outcome::Linear`].
+    ConvertLinear {
+        volume: String,
+        #[serde(default)]
+        from: Vec<String>,
+    },
     /// Compares the two copies of a mirrored volume and of its snapshots, in the background.
     Scrub {
         volume: String,
@@ -397,6 +404,7 @@ impl Request {
             | SetJournalCopies { .. }
             | RepairMirrors { .. }
             | Convert { .. }
+            | ConvertLinear { .. }
             | ResizePv { .. } => Traits::TAKES_SPACE,
             Remove { .. }
             | RemoveBookmark { .. }

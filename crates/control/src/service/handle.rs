@@ -175,6 +175,7 @@ impl Service {
             Request::RestorePv { path } => self.restore_pv(&path),
             Request::RepairMirrors { on } => self.repair_mirrors(&on),
             Request::Convert { volume, on } => self.convert(&volume, &on),
+            Request::ConvertLinear { volume, from } => self.convert_to_linear(&volume, &from),
             Request::Scrub { volume, action } => self.scrub(&volume, action),
             Request::RemovePv { path } => self.remove_pv(&path),
             Request::MoveExtents { path, extents, to, volume } => {

@@ -9,7 +9,7 @@ use crate::protocol::{ErrorKind, Outcome, PvPart, change_tags};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::DATA_OFFSET;
-use rowen_engine::group::{LARGEST_SHARE, NewPv, PvExtents};
+use rowen_engine::group::{LARGEST_SHARE, LinearExtents, NewPv, PvExtents};
 use rowen_engine::units::BLOCK_SIZE;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +63,16 @@ impl Service {
         let converted = self.run(async move { group.convert_to_mirror(id, &on).await });
         self.told(converted, name)?;
         Ok(Outcome::Ok)
+    }
+
+    /// Makes a mirrored volume linear where it is.
+    pub(super) fn convert_to_linear(&self, name: &str, from: &[String]) -> Result<Outcome> {
+        let id = self.find(name)?.id;
+        let from: Vec<PvIndex> = from.iter().map(|path| self.pv_at(Path::new(path))).collect::<Result<_>>()?;
+        let group = self.group.clone();
+        let converted = self.run(async move { group.convert_to_linear(id, &from).await });
+        let LinearExtents { single, shared } = self.told(converted, name)?;
+        Ok(Outcome::Linear { single, shared })
     }
 
     /// Changes the tags of the physical volume at `path`.

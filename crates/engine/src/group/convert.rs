@@ -15,7 +15,7 @@ use super::pools::is_pool;
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::model::{PvExtents, SegmentType, TreeMeta};
-use crate::placement::PlacedRun;
+use crate::placement::{PlacedRun, Placement};
 use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
@@ -25,17 +25,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Extents that are withheld together.
-const EXTENTS_TOGETHER: u64 = 1024;
+pub(super) const EXTENTS_TOGETHER: u64 = 1024;
 
 /// A volume's whole tree of points and heads.
 #[derive(Clone, PartialEq, Eq)]
-struct Family {
-    trees: BTreeSet<TreeId>,
-    volumes: BTreeSet<VolumeId>,
+pub(super) struct Family {
+    pub(super) trees: BTreeSet<TreeId>,
+    pub(super) volumes: BTreeSet<VolumeId>,
 }
 
 impl Family {
-    fn of(catalog: &Catalog, id: VolumeId) -> Result<Family> {
+    pub(super) fn of(catalog: &Catalog, id: VolumeId) -> Result<Family> {
         let volume = catalog.volumes.get(&id).ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
         let mut family = Family { trees: BTreeSet::new(), volumes: BTreeSet::new() };
         let mut next = vec![volume.state.lock().head.id];
@@ -72,7 +72,7 @@ impl Group {
             // In a group that has failed it makes no difference. The first error is the one to tell.
             let _ = self.end_converting().await;
         }
-        self.repairing.store(false, Ordering::Release);
+        self.end_repair();
         converted
     }
 
@@ -137,7 +137,7 @@ impl Group {
         for id in &family.volumes {
             let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { continue };
             while volume.segment() == SegmentType::Linear {
-                match self.take_blocks_of(&volume, SegmentType::Raid1).await? {
+                match self.take_blocks_of(&volume, SegmentType::Raid1, true).await? {
                     Ok(()) => has_begun = true,
                     Err((needed, free)) => {
                         if !self.room_for_volume(SegmentType::Raid1, needed - free, &[]).await? {
@@ -151,11 +151,12 @@ impl Group {
     }
 
     /// The volume takes blocks of this type from now on. Inner error: there are too few for what is promised to it, needed
-    /// and free ones. Linear blocks are not counted: the volume returns to where it was.
-    async fn take_blocks_of(
+    /// and free ones. If it returns to where it was, that is not asked.
+    pub(super) async fn take_blocks_of(
         &self,
         volume: &Arc<Volume>,
         segment: SegmentType,
+        must_fit: bool,
     ) -> Result<std::result::Result<(), (u64, u64)>> {
         let change = || {
             let _gate = self.core.gate.read();
@@ -163,7 +164,8 @@ impl Group {
             let shortfall = state.shortfall();
             let mut space = self.core.space.lock();
             let from = state.meta.segment;
-            let changed = space.change_type(self.core.alloc_context(), volume.id, shortfall, [from, segment])?;
+            let changed =
+                space.change_type(self.core.alloc_context(), volume.id, shortfall, [from, segment], must_fit)?;
             if changed.is_ok() {
                 state.meta.segment = segment;
                 state.is_converting = segment == SegmentType::Raid1;
@@ -178,7 +180,7 @@ impl Group {
         let volumes: Vec<Arc<Volume>> = self.catalog.read().volumes.values().cloned().collect();
         for volume in volumes {
             if volume.state.lock().is_converting {
-                let _ = self.take_blocks_of(&volume, SegmentType::Linear).await?;
+                let _ = self.take_blocks_of(&volume, SegmentType::Linear, false).await?;
             }
         }
         Ok(())
@@ -199,22 +201,30 @@ impl Group {
     /// The extents with blocks of the family that are not mirrored, as runs of VG blocks.
     async fn plain_extents(&self, family: &Family) -> Result<Vec<Range<u64>>> {
         let extent_blocks = self.core.placement().extent_blocks;
-        let mut extents = BTreeSet::new();
-        for id in &family.trees {
-            self.plain_of_tree(*id, &mut extents).await?;
-        }
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for start in extents.into_iter().map(|extent| extent * extent_blocks) {
-            match runs.last_mut() {
-                Some(run) if run.end == start => run.end += extent_blocks,
-                _ => runs.push(start..start + extent_blocks),
-            }
-        }
-        Ok(runs)
+        let extents = self.extents_of_trees(&family.trees, false).await?;
+        Ok(in_runs(extents, extent_blocks))
     }
 
-    /// What a tree does not share with its parent.
-    async fn plain_of_tree(&self, id: TreeId, extents: &mut BTreeSet<u64>) -> Result<()> {
+    /// The mirrored extents, or the others, with blocks of these trees.
+    pub(super) async fn extents_of_trees(&self, trees: &BTreeSet<TreeId>, are_mirrored: bool) -> Result<BTreeSet<u64>> {
+        let mut extents = BTreeSet::new();
+        let mut add = |placement: &Placement, blocks: Range<u64>| {
+            if placement.is_mirrored(blocks.start) == are_mirrored {
+                extents.insert(blocks.start / placement.extent_blocks);
+            }
+        };
+        for id in trees {
+            self.own_blocks(*id, &mut add).await?;
+        }
+        Ok(extents)
+    }
+
+    /// Tells what a tree does not share with its parent: VG blocks, each range in one extent.
+    pub(super) async fn own_blocks(
+        &self,
+        id: TreeId,
+        tell: &mut (dyn FnMut(&Placement, Range<u64>) + Send),
+    ) -> Result<()> {
         let core = &self.core;
         let mut throttle = crate::core::Throttle::default();
         let mut cursor = 0;
@@ -226,10 +236,8 @@ impl Group {
             for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()).filter(|extent| extent.end() > cursor) {
                 let (mut at, end) = (extent.value, extent.value + u64::from(extent.len));
                 while at < end {
-                    let next = (at / placement.extent_blocks + 1) * placement.extent_blocks;
-                    if !placement.is_mirrored(at) {
-                        extents.insert(at / placement.extent_blocks);
-                    }
+                    let next = ((at / placement.extent_blocks + 1) * placement.extent_blocks).min(end);
+                    tell(&placement, at..next);
                     at = next;
                 }
             }
@@ -317,9 +325,14 @@ impl Group {
         let extent_blocks = self.core.placement().extent_blocks;
         let starts = blocks.clone().step_by(extent_blocks as usize);
         let extents: Vec<Range<u64>> = starts.map(|start| start..start + extent_blocks).collect();
+        self.withhold_extents(&extents).await
+    }
+
+    /// The same for extents in any place, in the order of their numbers.
+    pub(super) async fn withhold_extents(&self, extents: &[Range<u64>]) -> Result<()> {
         let withhold = || {
             let _gate = self.core.gate.read();
-            self.core.space.lock().withhold(self.core.alloc_context(), &extents)
+            self.core.space.lock().withhold(self.core.alloc_context(), extents)
         };
         match self.core.with_nodes_privileged(withhold).await? {
             Ok(()) => Ok(()),
@@ -333,4 +346,16 @@ impl Group {
         self.core.grown_in(part).await;
         self.move_metadata(std::slice::from_ref(part)).await.map(drop)
     }
+}
+
+/// Extents as runs of VG blocks.
+pub(super) fn in_runs(extents: BTreeSet<u64>, extent_blocks: u64) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for start in extents.into_iter().map(|extent| extent * extent_blocks) {
+        match runs.last_mut() {
+            Some(run) if run.end == start => run.end += extent_blocks,
+            _ => runs.push(start..start + extent_blocks),
+        }
+    }
+    runs
 }

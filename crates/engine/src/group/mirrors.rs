@@ -224,7 +224,7 @@ impl Group {
     }
 
     /// Whether there is a mirrored volume.
-    fn has_mirrors(&self) -> bool {
+    pub(super) fn has_mirrors(&self) -> bool {
         let is_mirrored = |volume: &Arc<Volume>| volume.segment() == SegmentType::Raid1;
         self.catalog.read().volumes.values().any(is_mirrored)
     }
@@ -324,7 +324,7 @@ impl Group {
                 false => Ok(0),
             };
         }
-        if let Err(error) = self.core.members.legs().set_runs(new.mirrored_runs()).await {
+        if let Err(error) = self.core.members.legs().set_runs(self.runs_of_legs(&new)).await {
             // Nobody knew of them, so nothing was written there.
             pairs.iter().flat_map(MirroredPair::runs).for_each(|run| self.give_back(run));
             return Err(error);
@@ -336,8 +336,15 @@ impl Group {
         Ok(pairs.iter().map(|pair| pair.blocks).sum::<u64>() / new.extent_blocks)
     }
 
+    /// The mirrored runs of a placement, and those that are losing a leg.
+    pub(super) fn runs_of_legs(&self, placement: &Placement) -> Vec<MirroredRun> {
+        let mut runs = placement.mirrored_runs();
+        runs.extend_from_slice(&self.moves.state.lock().leaving.runs);
+        runs
+    }
+
     /// From now on blocks lie there. The checkpoint that names this table frees the new numbers.
-    fn change_zones_of_mirrors(&self, new: &Arc<Placement>, freed: Vec<Range<u64>>) {
+    pub(super) fn change_zones_of_mirrors(&self, new: &Arc<Placement>, freed: Vec<Range<u64>>) {
         let _gate = self.core.gate.read();
         let catalog = self.catalog.read();
         {
@@ -361,16 +368,26 @@ impl Group {
     pub async fn repair_mirrors(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
         self.claim_repair()?;
         let repaired = self.repair_mirrors_alone(on).await;
-        self.repairing.store(false, Ordering::Release);
+        self.end_repair();
         repaired
     }
 
-    /// Legs are added by one caller at a time, who clears `repairing` at the end.
+    /// Legs are added and removed by one caller at a time, who calls [`end_repair`](Self::end_repair) then.
     pub(super) fn claim_repair(&self) -> Result<()> {
         match self.repairing.swap(true, Ordering::AcqRel) {
             true => Err(Error::Busy("the mirrors are being repaired or converted already".into())),
             false => Ok(()),
         }
+    }
+
+    pub(super) fn end_repair(&self) {
+        self.repairing.store(false, Ordering::Release);
+    }
+
+    /// Mirrored extents of which nothing is used are looked for in the background.
+    pub(super) fn dissolve_later(&self) {
+        self.dissolve_wanted.store(true, Ordering::Release);
+        self.wake();
     }
 
     async fn repair_mirrors_alone(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
@@ -423,7 +440,7 @@ impl Group {
         }
         // Its intents are durable before a table names the leg.
         let legs = self.core.members.legs();
-        if let Err(error) = legs.set_runs(new.mirrored_runs()).await {
+        if let Err(error) = legs.set_runs(self.runs_of_legs(&new)).await {
             // A group whose requests are refused frees nothing: late writes may be on their way there.
             if !legs.is_stopped() {
                 self.give_back(start..start + blocks);
@@ -457,7 +474,7 @@ impl Group {
         drop(hold);
         // Until the table says so, an opening without the first leg's disk does not use the second one.
         self.checkpoint().await?;
-        legs.set_runs(new.mirrored_runs()).await
+        legs.set_runs(self.runs_of_legs(&new)).await
     }
 
     /// Takes pairs of free extents on two physical volumes, those with most free extents first.
@@ -548,7 +565,7 @@ impl Group {
 
     /// Dissolves mirrored extents of which nothing is used, but for some, of these at least so many, if there are so many
     /// times more than those that stay (MZ2). Returns how many.
-    async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
+    pub(super) async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
         let extent_blocks = self.core.placement().extent_blocks;
         let kept = if self.has_mirrors() { least.max(KEPT * self.growth()) * extent_blocks } else { 0 };
         let free = self.core.space.lock().available_for(SegmentType::Raid1);
@@ -571,7 +588,7 @@ impl Group {
         let new = Arc::new(new);
         // No request to the freed blocks is in flight: they were free in a durable checkpoint.
         self.change_zones_of_mirrors(&new, given);
-        self.core.members.legs().set_runs(new.mirrored_runs()).await?;
+        self.core.members.legs().set_runs(self.runs_of_legs(&new)).await?;
         drop(hold);
         self.checkpoint().await?;
         Ok(numbers.iter().map(|range| range.end - range.start).sum::<u64>() / new.extent_blocks)
@@ -607,7 +624,7 @@ fn single_run(placement: &Placement) -> Option<PlacedRun> {
     placement.runs().iter().find(is_single).copied()
 }
 
-fn full_table() -> Error {
+pub(super) fn full_table() -> Error {
     Error::Invalid("the table of mirrored extents is full".into())
 }
 

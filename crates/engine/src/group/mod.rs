@@ -24,6 +24,7 @@ mod checkpoint;
 mod checkpoint_lock;
 mod close;
 mod convert;
+mod convert_linear;
 mod create;
 mod create_group;
 mod diff;
@@ -68,6 +69,7 @@ mod zones;
 
 pub use bookmark::Bookmark;
 pub use check::{CheckReport, Seen};
+pub use convert_linear::LinearExtents;
 pub use diff::{Changed, ChangedPart, Compared, Content, Side};
 pub use journal_layout::LARGEST_SHARE;
 pub use label::{PvLabel, PvMembership, find_split_brain};

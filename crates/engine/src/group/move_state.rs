@@ -2,6 +2,7 @@
 
 use crate::disk::PvIndex;
 use crate::error::Error;
+use crate::legs::MirroredRun;
 use crate::space::Run;
 use parking_lot::Mutex;
 
@@ -22,6 +23,17 @@ pub(super) struct MoveState {
     pub(super) is_table_claimed: bool,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
+    /// What leaves mirrors now.
+    pub(super) leaving: Leaving,
+}
+
+/// Legs that mirrored extents lose, while requests may still go there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaving {
+    /// Writes go to both legs still.
+    pub(super) runs: Vec<MirroredRun>,
+    /// The new numbers of the extents that leave.
+    pub(super) numbers: Vec<Run>,
 }
 
 /// Progress of a move of extents.

@@ -55,9 +55,11 @@ impl Group {
         progress
     }
 
-    /// Free extents that are taken for a move. A checkpoint counts them as free (PM7).
-    pub(super) fn taken_for_move(&self) -> Option<Run> {
-        self.moves.state.lock().taken.filter(|_| !planted::is("move_forgotten"))
+    /// Free extents that are taken for a move, and legs that leave mirrors. A checkpoint counts them as free (PM7, MZ4).
+    pub(super) fn taken_for_move(&self) -> Vec<Run> {
+        let state = self.moves.state.lock();
+        let taken = state.taken.filter(|_| !planted::is("move_forgotten"));
+        state.leaving.numbers.iter().copied().chain(taken).collect()
     }
 
     /// Whether a move is running. Until it ends, physical volumes cannot join, leave or change.
@@ -159,7 +161,8 @@ impl Group {
                 if state.progress.is_running {
                     return Err(move_in_progress());
                 }
-                if !state.is_table_claimed {
+                // A move may take long, and a leg that leaves needs the table once more.
+                if !state.is_table_claimed && state.leaving.runs.is_empty() {
                     let progress = MoveProgress { is_running: true, from, ..MoveProgress::default() };
                     *state = MoveState { progress, ..MoveState::default() };
                     return Ok(());

@@ -226,7 +226,12 @@ impl Legs {
                 let to_border = SMALLEST - (piece.legs[0].offset + u64::from(skipped)) as u32 % SMALLEST;
                 let small = piece.cut(skipped, to_border);
                 skipped += small.legs[0].len;
-                let can = self.state.lock().other_leg(&small, bad).is_some();
+                let can = {
+                    let state = self.state.lock();
+                    // While a leg leaves, writes come by the place of the other one, too, and do not wait.
+                    let is_leaving = !state.table.pieces(&place_of(&small.legs[1])).is_empty();
+                    !is_leaving && state.other_leg(&small, bad).is_some()
+                };
                 if !can || self.read_raw(small.legs[bad]).await.is_ok() {
                     continue;
                 }

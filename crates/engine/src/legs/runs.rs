@@ -69,7 +69,8 @@ impl Legs {
 
     /// There are more runs, or fewer, or others. The contents of a new run's legs are not needed, unless one of them is being
     /// filled: then all of it is unsure, and its intents are durable when this returns. It is copied from
-    /// [`begin_filling`](Self::begin_filling) on.
+    /// [`begin_filling`](Self::begin_filling) on. While the first leg leaves, a run is there a second time,
+    /// [`swapped`](MirroredRun::swapped).
     ///
     /// A table that names a leg that is being filled may be on a disk only after this has returned. Requests to runs that
     /// have changed and that came before have ended when this returns; requests to places that were in no run are not
@@ -182,6 +183,13 @@ impl Legs {
         // Without the source nothing is unsure, and nothing is copied.
         let are_in = run.legs.iter().all(|leg| state.is_in(leg.pv)) || planted::is("filled_without_source");
         are_in && !state.has_unsure(run) && state.flushed == state.copied
+    }
+
+    /// Whether each leg of a run has everything.
+    pub fn are_equal(&self, run: &MirroredRun) -> bool {
+        let state = self.state.lock();
+        let has_all = |pv: PvIndex| state.is_in(pv) && !state.pvs.behind.has(usize::from(pv.0));
+        run.legs.iter().all(|leg| has_all(leg.pv)) && !state.has_unsure(run)
     }
 
     /// Waits for writes to these places that came before.

@@ -22,6 +22,14 @@ pub struct MirroredRun {
     pub filling: Option<usize>,
 }
 
+impl MirroredRun {
+    /// The same, found by the place of its second leg.
+    pub fn swapped(&self) -> MirroredRun {
+        let [first, second] = self.legs;
+        MirroredRun { legs: [second, first], filling: self.filling.map(|leg| 1 - leg), ..*self }
+    }
+}
+
 /// The state of the physical volumes. A group that never lost one has the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LegsState {

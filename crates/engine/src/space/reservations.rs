@@ -23,19 +23,20 @@ impl Space {
     }
 
     /// A volume takes blocks of another type from now on. What is promised to it (`shortfall`, and its reserve) is promised
-    /// in the new type. Inner error: there are too few for that, needed and free ones. Nothing changes then. Linear blocks
-    /// are not counted.
+    /// in the new type, which must fit, or not. Inner error: there are too few for that, needed and free ones. Nothing
+    /// changes then.
     pub fn change_type(
         &mut self,
         context: AllocContext<'_>,
         volume: VolumeId,
         shortfall: i64,
         [from, to]: [SegmentType; 2],
+        must_fit: bool,
     ) -> Result<Result<(), (u64, u64)>, MapError> {
         let reserve = self.reserve(volume);
         let promised = shortfall.max(0) + reserve.map_or(0, |reserve| reserve.unused());
         let (needed, free) = (promised.max(0) as u64, self.available_for(to));
-        if to == SegmentType::Raid1 && needed > free {
+        if must_fit && needed > free {
             return Ok(Err((needed, free)));
         }
         // Slots of the volume must not be in arenas of the other type.
