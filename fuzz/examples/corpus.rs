@@ -7,7 +7,8 @@ use rowen_control::history;
 use rowen_control::metadata::{Document, Origin};
 use rowen_control::protocol::{self, *};
 use rowen_engine::disk::PvIndex;
-use rowen_engine::format::{stream, superblock};
+use rowen_engine::format::tally::Tally;
+use rowen_engine::format::{intents, stream, superblock};
 use rowen_engine::group::Group;
 use rowen_engine::units::Uuid;
 use rowen_fuzz::driver::corpus_dir;
@@ -437,6 +438,18 @@ fn from_transfers(corpus: &mut Corpus) {
     }
 }
 
+/// What disks with legs of mirrors have beside the contents.
+fn from_mirrors(corpus: &mut Corpus) {
+    let first = intents::REGIONS_IN_SECTOR;
+    for regions in [vec![], vec![first], vec![first, first + 7, 2 * first - 1]] {
+        corpus.add("intents", intents::encode(1, 77, regions.into_iter()));
+    }
+    let mut tally = Tally { own: 9, ..Tally::default() };
+    corpus.add("tally", tally.encode(77));
+    (tally.known[0], tally.known[1]) = (8, 9);
+    corpus.add("tally", tally.encode(77));
+}
+
 fn main() {
     let mut corpus = Corpus { examples: BTreeMap::new(), most: 12 };
     from_disks(&mut corpus);
@@ -447,5 +460,6 @@ fn main() {
     from_the_kernel(&mut corpus);
     from_files(&mut corpus);
     from_transfers(&mut corpus);
+    from_mirrors(&mut corpus);
     corpus.write();
 }

@@ -8,8 +8,9 @@ use rowen_control::protocol::{Outcome, Request, decode, encode, encode_compact, 
 use rowen_control::{settings, syntax};
 use rowen_engine::format::record::{block_crc, seal};
 use rowen_engine::format::superblock::PvEntry;
+use rowen_engine::format::tally::Tally;
 use rowen_engine::format::zones::{MAX_ZONES, ZoneTable, are_sound};
-use rowen_engine::format::{features, journal, node, stream, superblock};
+use rowen_engine::format::{features, intents, journal, node, stream, superblock};
 use rowen_engine::placement::Placement;
 use rowen_engine::units::{Epoch, MetaBlock, Uuid};
 use rowen_host::hostile;
@@ -19,6 +20,8 @@ use rowen_transfer::{Event, MAX_DATA, StreamReader, Token};
 pub const TARGETS: &[Target] = &[
     Target { name: "superblock", run: superblock },
     Target { name: "zones", run: zones },
+    Target { name: "intents", run: write_intents },
+    Target { name: "tally", run: tally },
     Target { name: "stream", run: stream },
     Target { name: "stream-blocks", run: stream_blocks },
     Target { name: "node", run: node },
@@ -98,6 +101,32 @@ fn zones(bytes: &[u8]) -> String {
     assert!(are_sound(&again, &homes, 4, 1 << 40), "what is written again is not sound");
     assert_eq!(Placement::with_zones(4, pvs, &again).runs(), placement.runs(), "other places when it comes back");
     format!("{} zones", zones.len().min(5))
+}
+
+/// A sector of write intents, at the place that it names.
+fn write_intents(bytes: &[u8]) -> String {
+    let mut sector = sealed(bytes, b"RWNI", 4);
+    sector.truncate(512);
+    let number = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes")) % intents::INTENT_SECTORS;
+    sector[16..20].copy_from_slice(&number.to_le_bytes());
+    seal(&mut sector, 4);
+    let group = word(&sector, 8);
+    let Some(open) = intents::decode(&sector, number, group) else { return "damaged".into() };
+    let own = number * intents::REGIONS_IN_SECTOR..(number + 1) * intents::REGIONS_IN_SECTOR;
+    assert!(open.iter().all(|region| own.contains(region)), "a region of another sector");
+    assert_eq!(intents::encode(number, group, open.iter().copied())[..], sector, "another one when it comes back");
+    format!("{} regions", open.len().min(5))
+}
+
+/// The tally of a physical volume.
+fn tally(bytes: &[u8]) -> String {
+    let mut sector = sealed(bytes, b"RWNT", 4);
+    sector.truncate(512);
+    seal(&mut sector, 4);
+    let group = word(&sector, 8);
+    let read = Tally::decode(&sector, group).expect("the magic and the checksum are right");
+    assert_eq!(Tally::decode(&read.encode(group), group), Some(read), "another one when it comes back");
+    format!("own {}, {} known", read.own.min(5), read.known.iter().filter(|known| **known > 0).count().min(5))
 }
 
 fn stream(bytes: &[u8]) -> String {
