@@ -348,7 +348,8 @@ impl Backend for Host {
             );
             return Err(Trouble::other(ErrorKind::Exists, message));
         }
-        if really { devices::file::remember(uuid, Path::new(path)).map_err(trouble) } else { Ok(()) }
+        let at = |path: &Path| devices::read_pv(path).and_then(|pv| pv.label().map(|label| label.pv_uuid));
+        if really { devices::file::remember_moved(uuid, Path::new(path), at).map_err(trouble) } else { Ok(()) }
     }
 
     fn forget(&mut self, path: &str, really: bool) -> Answer<()> {

@@ -4,6 +4,8 @@ use crate::backend::LabelledPv;
 use crate::fake::Fake;
 use crate::transcript_test::play;
 
+const TEST_MODE: &str = "  TEST MODE: Metadata will NOT be updated and volumes will not be (de)activated.\n";
+
 /// Volume `a` lies on `/dev/ubda` and volume `b` on `/dev/ubdb`, which is lost then. With the label of that one.
 fn lost() -> (Fake, LabelledPv) {
     let mut world = Fake::new();
@@ -128,6 +130,29 @@ fn what_works_without_a_disk_and_what_does_not() {
         $ vgck v
         rc=0",
     );
+}
+
+/// What is refused because a disk is missing is refused as a test, too, in the same words, and nothing is half done.
+#[test]
+fn a_restore_that_needs_all_disks_is_refused() {
+    let mut world = Fake::new();
+    for line in [
+        "vgcreate v /dev/ubda /dev/ubdb",
+        "lvcreate -L 8M -n a v /dev/ubda",
+        "vgcfgbackup v",
+        "lvrename v a b",
+        "pvchange -x n /dev/ubda",
+    ] {
+        assert_eq!(world.run(line).code, 0, "{line}");
+    }
+    world.lose_disk("v", "/dev/ubdb");
+    for line in ["vgcfgrestore --test v", "vgcfgrestore v"] {
+        let printed = world.run(line);
+        let refused = "  Cannot change VG v while PVs are missing.\n  See vgreduce --removemissing and vgextend --restoremissing.\n  \
+                       Cannot process volume group v\n";
+        assert_eq!((printed.code, printed.err.trim_start_matches(TEST_MODE)), (5, refused), "{line}");
+        assert_eq!(world.run("lvs --noheadings -o lv_name v").out.trim(), "b", "{line}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod history;
 pub mod hostile;
 mod journal;
 pub mod keeper;
+mod last_failure;
 pub mod meter;
 mod notify;
 pub mod paths;

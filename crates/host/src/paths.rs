@@ -124,6 +124,11 @@ pub fn pid_file(group: &str) -> PathBuf {
     group_dir(group).join("server.pid")
 }
 
+/// Why the last server that did not serve failed. Removed when one serves.
+pub fn last_failure(group: &str) -> PathBuf {
+    group_dir(group).join("failure")
+}
+
 /// A larger log of a server is renamed when the next server starts.
 pub const SERVER_LOG_BOUND: u64 = 1 << 20;
 

@@ -7,12 +7,13 @@
 
 use crate::disks::holders;
 use crate::sockets::{self, Reach};
-use crate::{archive, devices, keeper, paths, planted, processes};
+use crate::{archive, devices, keeper, last_failure, paths, planted, processes};
 use devices::Scan;
 use rowen_control::names;
 use rowen_control::protocol::{self, Caller, ErrorKind, GroupReport, Outcome, Request};
 use rowen_control::status::{Counters, Depth, IoSeen, LostPv, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
 use rowen_control::uuids::lvm_text;
+use rowen_engine::units::Uuid;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::BTreeMap;
@@ -200,6 +201,7 @@ fn survey_group(group: &str, deadline: Instant, depth: Depth) -> Seen {
         devices: devices::stack::volumes_of(&directory) as u64,
         frozen: frozen as u64,
         log: log_of(group),
+        last_failure: last_failure::read(group),
         counters,
         report,
     }
@@ -322,20 +324,24 @@ fn add_devices(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String]
         }
         let log = log_of(&name);
         let group = seen.entry(name.clone()).or_insert_with(|| Seen { name: name.clone(), log, ..Seen::default() });
-        group.members = members(scan, &name);
+        // Where a server writes, labels and tallies are of several moments.
+        let is_closed = matches!(group.server, ServerSeen::None) && !is_locked(&name);
+        let older = if is_closed { scan.older(&name) } else { Vec::new() };
+        group.members = members(scan, &name, &older);
     }
 }
 
 /// Adds known physical volumes that are missing and that no group was seen to miss. If a copy of metadata shows the
-/// group of one, that group misses it.
+/// group of one, that group misses it, unless labels of the group say otherwise: they are newer than a copy.
 fn add_lost(seen: &mut BTreeMap<String, Seen>, scan: &Scan, wanted: &[String], silent: &[PathBuf]) -> Vec<LostPv> {
+    let labelled: Vec<String> = scan.groups().into_iter().map(|group| group.name).collect();
     let mut lost = Vec::new();
     for entry in scan.lost.iter().filter(|entry| !silent.contains(&entry.path)) {
         let (path, uuid) = (entry.path.display().to_string(), lvm_text(entry.uuid));
         if seen.values().any(|seen| misses(seen, &path)) {
             continue;
         }
-        match archive::group_with(&uuid) {
+        match archive::group_with(&uuid).filter(|group| !labelled.contains(group)) {
             Some(group) if wanted.is_empty() || wanted.contains(&group) => {
                 let log = log_of(&group);
                 let empty = || Seen { name: group.clone(), log, ..Seen::default() };
@@ -382,7 +388,8 @@ fn remember_members(seen: &mut Seen, silent: &[PathBuf]) {
     }
 }
 
-fn members(scan: &Scan, name: &str) -> MembersSeen {
+/// `older`: members that are attached as older copies.
+fn members(scan: &Scan, name: &str, older: &[Uuid]) -> MembersSeen {
     match scan.group(name) {
         Ok(_) | Err(devices::Error::MissingPvs { .. }) => {}
         Err(devices::Error::Shrunk { pvs, .. }) => {
@@ -398,6 +405,7 @@ fn members(scan: &Scan, name: &str) -> MembersSeen {
         size_bytes: pv.map_or(0, |pv| pv.label().map_or(pv.size, |label| label.size)),
         is_there: pv.is_some(),
         is_out: out.contains(&uuid),
+        is_older: older.contains(&uuid),
     };
     MembersSeen::Found(scan.members(name).into_iter().map(member).collect())
 }

@@ -519,15 +519,18 @@ fn free_pv_page(page: &mut Page, args: &Args, label: &LabelledPv) {
         page.line(format!("{}:{group}:{}:-1:0:0:-1:0:0:0:0:{uuid}", label.path, label.usable / SECTOR));
         return;
     }
-    page.line("--- NEW Physical volume ---");
+    // A group that could not be opened has extents all the same.
+    let is_new = group.is_empty();
+    let known = |value: String| if is_new { value } else { "unknown".to_owned() };
+    page.line(if is_new { "--- NEW Physical volume ---" } else { "--- Physical volume ---" });
     page.item(WIDTH, "PV Name", &label.path);
     page.item(WIDTH, "VG Name", group);
     page.item(WIDTH, "PV Size", size);
-    page.item(WIDTH, "Allocatable", "NO");
-    page.item(WIDTH, "PE Size", page.size(0));
-    page.item(WIDTH, "Total PE", "0");
-    page.item(WIDTH, "Free PE", "0");
-    page.item(WIDTH, "Allocated PE", "0");
+    page.item(WIDTH, "Allocatable", known("NO".to_owned()));
+    page.item(WIDTH, "PE Size", known(page.size(0)));
+    for count in ["Total PE", "Free PE", "Allocated PE"] {
+        page.item(WIDTH, count, known("0".to_owned()));
+    }
     page.item(WIDTH, "PV UUID", uuid);
     page.line(" ");
     if args.has(Opt::Maps) {

@@ -5,9 +5,10 @@ use super::places;
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::roles::{COPIES, extents_of};
+use crate::roles::COPIES;
 use crate::session::{Session, unexpected};
 use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, ScrubAction, SegmentType, VolumeReport};
+use std::time::Duration;
 
 /// The segment types that are mirrors. LVM's older one is the same here.
 pub const TYPES: [&str; 2] = ["raid1", "mirror"];
@@ -198,7 +199,6 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
     if !args.assumes_yes() && !session.console.asks(question) {
         return Err(Failure::failed(format!("{full} has one copy of its data, and keeps it.")));
     }
-    let lacking = report.mirrors.single_extents;
     match session.change(group, Request::RepairMirrors { on }) {
         Ok(Outcome::Repaired { .. }) => {
             session.console.say(format!("Faulty devices in {full} successfully replaced."));
@@ -207,11 +207,11 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
         Ok(other) => Err(unexpected(group, &other)),
         Err(failure) => {
             session.tell(&failure);
-            let blocks = lacking.saturating_mul(report.extent_blocks);
+            // Some may have got one.
+            let now = session.report_of(group, Vec::new())?.mirrors.single_extents;
             Err(Failure::failed(format!(
-                "Failed to replace faulty devices in {full}: {} extents have one copy and need room on another physical \
-                 volume.",
-                extents_of(report, blocks)
+                "Failed to replace faulty devices in {full}: {now} extents have one copy and need room on another physical \
+                 volume."
             )))
         }
     }
@@ -255,8 +255,7 @@ pub fn convert_to_linear(
     }
     match session.change(group, Request::ConvertLinear { volume: volume.name.clone(), from })? {
         Outcome::Linear { shared, .. } if shared > 0 => session.console.say(format!(
-            "{} extents of {full} keep two copies: mirrored logical volumes have blocks there, too.",
-            extents_of(report, shared.saturating_mul(report.extent_blocks))
+            "{shared} extents of {full} keep two copies: mirrored logical volumes have blocks there, too."
         )),
         Outcome::Linear { single: 0, .. } if !is_mirrored => {
             session.console.complain(format!("WARNING: {full} already has image count of 1."));
@@ -268,7 +267,10 @@ pub fn convert_to_linear(
     Ok(())
 }
 
-/// `lvchange --syncaction`: the copies of mirrored volumes are compared, in the background.
+/// How often a command looks whether a comparison has ended.
+const POLL: Duration = Duration::from_millis(20);
+
+/// `lvchange --syncaction`: the copies of mirrored volumes are compared, in the background. `idle` waits for their end.
 pub fn scrub(session: &mut Session<'_>, args: &Args, action: &str) -> Result {
     let action = match action {
         "check" => ScrubAction::Check,
@@ -279,13 +281,43 @@ pub fn scrub(session: &mut Session<'_>, args: &Args, action: &str) -> Result {
     for selected in &selection.groups {
         let group = &selected.report.name;
         for volume in &selected.volumes {
-            if let Err(failure) = session.change(group, Request::Scrub { volume: volume.clone(), action }) {
+            let legs = selected.report.volume(volume).map_or(Legs::Whole, |volume| volume.legs);
+            if let Err(failure) = scrub_one(session, group, volume, action, legs) {
                 session.tell(&failure);
                 selection.is_incomplete = true;
             }
         }
     }
     selection.end()
+}
+
+fn scrub_one(session: &mut Session<'_>, group: &str, volume: &str, action: ScrubAction, legs: Legs) -> Result {
+    session.change(group, Request::Scrub { volume: volume.to_owned(), action })?;
+    if action == ScrubAction::Stop {
+        return wait_for_end(session, group, volume);
+    }
+    let why = match legs {
+        Legs::Whole => return Ok(()),
+        Legs::Missing => "a physical volume with copies of it is missing",
+        Legs::Single => "the physical volume with the other copy was removed",
+    };
+    session
+        .console
+        .complain(format!("WARNING: {group}/{volume} has parts with one copy, which are not compared: {why}."));
+    Ok(())
+}
+
+/// Waits until the copies of this volume are not being compared any more.
+fn wait_for_end(session: &mut Session<'_>, group: &str, volume: &str) -> Result {
+    while !session.is_test {
+        let report = session.report_of(group, vec![volume.to_owned()])?;
+        let scrub = report.volume(volume).and_then(|volume| volume.scrub);
+        if !scrub.is_some_and(|scrub| scrub.is_running) {
+            break;
+        }
+        session.backend.pause(POLL);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

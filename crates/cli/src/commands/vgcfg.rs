@@ -10,6 +10,7 @@ use rowen_control::metadata::{Document, Origin, Volume};
 use rowen_control::protocol::{
     AttributeChange, GroupAttributes, GroupChange, GroupReport, Request, VolumeReport, VolumeState,
 };
+use rowen_control::service::failure::refused_while_missing;
 use rowen_control::settings::Settings;
 use rowen_control::{time, units};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
@@ -65,6 +66,11 @@ pub fn restore(session: &mut Session<'_>, args: &Args) -> Result {
     let report = session.report(&group)?;
     let plan = Plan::new(&document, &report, args.has(Opt::ForceLong))
         .map_err(|lines| Failure::failed(format!("{}\nRestore failed.", lines.join("\n"))))?;
+    // Known before the first step: a refusal changes nothing.
+    let needs_all = |step: &Step| matches!(step.request, Request::SetAllocatable { .. });
+    if report.missing().next().is_some() && plan.steps.iter().any(needs_all) {
+        return Err(Failure::failed(refused_while_missing(&group)));
+    }
     for note in &plan.notes {
         session.console.complain(note);
     }

@@ -101,7 +101,7 @@ mod tests {
             uuid: "v".into(),
             is_there: true,
             size_bytes: 1 << 30,
-            is_out: false,
+            ..PvSeen::default()
         };
         let whole = Seen { name: "vg1".into(), members: MembersSeen::Found(vec![there]), ..Seen::default() };
         let torn = Seen { name: "vg0".into(), members: MembersSeen::Found(vec![lost]), ..Seen::default() };

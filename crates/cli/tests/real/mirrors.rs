@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 const DISK: u64 = 400 * MIB;
 
 /// Two disks with a group.
-fn made(name: &str) -> (World, [PathBuf; 2]) {
+pub fn made(name: &str) -> (World, [PathBuf; 2]) {
     let world = World::empty(name);
     let disks = ["a", "b"].map(|name| world.device(name, DISK));
     world.ok("vgcreate VG a b");
     (world, disks)
 }
 
-fn field(world: &World, line: &str) -> String {
+pub fn field(world: &World, line: &str) -> String {
     world.ok(line).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -51,13 +51,13 @@ fn wait_in_sync(world: &World) {
     }
 }
 
-fn close(world: &World) {
+pub fn close(world: &World) {
     world.ok("vgchange -an VG");
     world.ok("stop VG");
 }
 
 /// The disk is not there, and the group is opened without it.
-fn open_without(world: &World, disk: &Path) -> PathBuf {
+pub fn open_without(world: &World, disk: &Path) -> PathBuf {
     let away = pull(disk);
     world.refused("vgchange -ay VG", 5, "is missing");
     world.ok("vgchange -ay --activationmode degraded VG");
@@ -242,7 +242,7 @@ fn tallies(disk: &Path) -> [u32; 3] {
 
 /// Two disks with a mirrored volume, a copy of one of them that was made while the group was open, and a path for the disk
 /// that left. The copy lacks the first write.
-fn with_older_copy(name: &str) -> (World, [PathBuf; 2], [PathBuf; 2]) {
+pub fn with_older_copy(name: &str) -> (World, [PathBuf; 2], [PathBuf; 2]) {
     let (world, disks) = made(name);
     world.ok("lvcreate -y --type raid1 -L 160M -n m VG");
     let [older, newest] = ["older", "newest"].map(|name| disks[0].with_extension(name));
@@ -292,7 +292,7 @@ fn an_older_copy_is_refused_after_a_clean_end() {
     world.ok("vgchange -an VG");
 }
 
-fn kill_server(world: &World) {
+pub fn kill_server(world: &World) {
     let server = world.server().unwrap();
     tool("kill", &["-9", &server.to_string()]);
     while Path::new(&format!("/proc/{server}")).exists() {

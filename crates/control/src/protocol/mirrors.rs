@@ -21,8 +21,18 @@ pub struct MirrorReport {
 
 impl MirrorReport {
     /// So many of the extents, in bytes.
-    pub fn bytes_of(&self, extents: u64) -> u64 {
+    fn bytes_of(&self, extents: u64) -> u64 {
         (self.bytes / self.extents.max(1)).saturating_mul(extents)
+    }
+
+    /// The extents of which nothing is used, in bytes.
+    pub fn free_bytes(&self) -> u64 {
+        self.bytes_of(self.free_extents)
+    }
+
+    /// The extents with one leg, in bytes: what is repaired.
+    pub fn single_bytes(&self) -> u64 {
+        self.bytes_of(self.single_extents)
     }
 }
 

@@ -78,6 +78,15 @@ pub fn sentence(text: &str) -> String {
     whole
 }
 
+/// The refusal of a change that needs all physical volumes, in LVM's words.
+pub fn refused_while_missing(group: &str) -> String {
+    format!(
+        "Cannot change VG {group} while PVs are missing.\n\
+         See vgreduce --removemissing and vgextend --restoremissing.\n\
+         Cannot process volume group {group}"
+    )
+}
+
 /// The names for an engine's error.
 pub struct Context<'a> {
     pub group: &'a str,
@@ -135,11 +144,7 @@ impl Context<'_> {
                  degraded {group}); if it is open without it, give it up (vgreduce --removemissing {group}).",
                 self.device(*pv)
             ),
-            Error::MissingPv(why) if why == WHILE_MISSING => format!(
-                "Cannot change VG {group} while PVs are missing.\n\
-                 See vgreduce --removemissing and vgextend --restoremissing.\n\
-                 Cannot process volume group {group}"
-            ),
+            Error::MissingPv(why) if why == WHILE_MISSING => refused_while_missing(group),
             Error::ReadOnly => format!("{subject} is read-only."),
             Error::InvalidSnapshot => {
                 format!(

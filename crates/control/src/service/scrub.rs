@@ -58,11 +58,14 @@ impl Service {
 /// What an ended comparison found, in words.
 fn result(info: &ScrubInfo) -> String {
     let blocks = |count: u64| format!("{count} {}", if count == 1 { "block" } else { "blocks" });
-    let mut text = match info.is_incomplete {
-        true => format!("the comparison of the copies was ended after {}", blocks(info.done)),
-        false => format!("the copies of {} were compared", blocks(info.done)),
+    let compared = info.done.saturating_sub(info.skipped);
+    let mut text = match (info.is_incomplete, compared) {
+        (_, 0) if info.skipped > 0 => "nothing was compared".to_owned(),
+        (true, _) => format!("the comparison of the copies was ended after {}", blocks(compared)),
+        (false, _) => format!("the copies of {} were compared", blocks(compared)),
     };
     text += &match (info.different, info.is_repair) {
+        (0, _) if compared == 0 && info.skipped > 0 => String::new(),
         (0, _) => ", and none differ".to_owned(),
         (different, true) => {
             format!(", and {} differed; both copies have now what the first one had", blocks(different))
@@ -73,7 +76,35 @@ fn result(info: &ScrubInfo) -> String {
         text += &format!("; one disk could not read {}", blocks(info.unreadable));
     }
     if info.skipped > 0 {
-        text += &format!("; {} had one copy", blocks(info.skipped));
+        text += &format!(
+            "; {} had one copy only: the disk with the other one is missing, was removed, or lacks them",
+            blocks(info.skipped)
+        );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_compared_is_not_said_to_be_equal() {
+        let info = |done, skipped, different| ScrubInfo { done, skipped, different, ..ScrubInfo::default() };
+        let lacks = "had one copy only: the disk with the other one is missing, was removed, or lacks them";
+        for (info, text) in [
+            (info(9, 0, 0), "the copies of 9 blocks were compared, and none differ".to_owned()),
+            (info(0, 0, 0), "the copies of 0 blocks were compared, and none differ".to_owned()),
+            (info(9, 8, 0), format!("the copies of 1 block were compared, and none differ; 8 blocks {lacks}")),
+            (info(9, 1, 2), format!("the copies of 8 blocks were compared, and 2 blocks differ; 1 block {lacks}")),
+            (info(9, 9, 0), format!("nothing was compared; 9 blocks {lacks}")),
+            (ScrubInfo { is_incomplete: true, ..info(9, 9, 0) }, format!("nothing was compared; 9 blocks {lacks}")),
+            (
+                ScrubInfo { is_incomplete: true, ..info(9, 4, 0) },
+                format!("the comparison of the copies was ended after 5 blocks, and none differ; 4 blocks {lacks}"),
+            ),
+        ] {
+            assert_eq!(result(&info), text);
+        }
+    }
 }

@@ -303,7 +303,7 @@ impl Verdict {
         }
         let mirrors = &report.mirrors;
         if mirrors.single_extents > 0 {
-            let size = sentence(mirrors.bytes_of(mirrors.single_extents));
+            let size = sentence(mirrors.single_bytes());
             let what = format!("{size} of mirrored volumes have one copy: the disk with the other one was removed");
             let next = format!(
                 "rowen lvs {group} shows them (health r); with room on another disk (rowen vgextend {group} DEVICE), rowen \
@@ -376,6 +376,7 @@ impl Verdict {
             }
             MembersSeen::Found(pvs) => {
                 pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
+                self.older(&pvs);
                 let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();
                 let is_in_use = is_served || self.seen.keeper.is_some() || self.seen.devices > 0;
                 let reason = self.waits_for().map(|wait| wait.what.clone()).unwrap_or_default();
@@ -440,6 +441,25 @@ impl Verdict {
         self.wrong(what, next);
     }
 
+    /// Disks that are older copies of members. The group is not opened with one.
+    fn older(&mut self, pvs: &[PvSeen]) {
+        let next = format!(
+            "attach its newest copy; if there is none: detach this one, then rowen vgchange -ay --activationmode degraded {}",
+            self.seen.name
+        );
+        let older = pvs.iter().filter(|pv| pv.is_older);
+        let sentences: Vec<String> = older
+            .map(|pv| {
+                let path = pv.path.as_deref().unwrap_or("a physical volume");
+                format!("{path} ({}) is an older copy: it lacks what the other disks have", pv.uuid)
+            })
+            .collect();
+        sentences.iter().for_each(|what| self.wrong(what, &next));
+        if !sentences.is_empty() && matches!(self.status.state, State::NotRunning | State::TakingOver) {
+            self.is(State::CannotOpen, sentences.join("; "));
+        }
+    }
+
     fn mark_missing(&mut self, pvs: &[PvSeen]) {
         for pv_state in &mut self.status.physical_volumes {
             if pvs.iter().any(|pv| (!pv.is_there || pv.is_out) && pv.uuid == pv_state.uuid) {
@@ -459,10 +479,14 @@ impl Verdict {
                 format!("its keeper (process {pid}) was stopped by a signal (SIGSTOP)"),
                 format!("continue it: kill -CONT {pid}"),
             ),
-            Some(KeeperSeen { answer: Some(answer), .. }) if answer.failures >= FAILURES => self.wrong(
-                format!("{} servers in a row failed", answer.failures),
-                format!("see {log}; the keeper starts more until one serves for longer"),
-            ),
+            Some(KeeperSeen { answer: Some(answer), .. }) if answer.failures >= FAILURES => {
+                let mut what = format!("{} servers in a row failed", answer.failures);
+                if let Some(why) = &self.seen.last_failure {
+                    let lines: Vec<&str> = why.lines().map(|line| line.trim_end_matches('.')).collect();
+                    what += &format!(", the last one with: {}", lines.join("; "));
+                }
+                self.wrong(what, format!("see {log}; the keeper starts more until one serves for longer"));
+            }
             _ => {}
         }
     }
@@ -504,7 +528,11 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
     PvState {
         path: pv.path.clone(),
         uuid: pv.uuid.clone(),
-        state: if pv.is_there && !pv.is_out { PvWord::Ok } else { PvWord::Missing },
+        state: match pv {
+            pv if !pv.is_there || pv.is_out => PvWord::Missing,
+            pv if pv.is_older => PvWord::OlderCopy,
+            _ => PvWord::Ok,
+        },
         size_bytes: pv.is_there.then_some(pv.size_bytes),
         failed_reads: None,
         failed_writes: None,

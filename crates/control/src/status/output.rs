@@ -68,6 +68,8 @@ pub enum PvWord {
     /// Requests are under way, and none is answered.
     NotAnswering,
     Missing,
+    /// What is attached is an older copy of it.
+    OlderCopy,
 }
 
 /// A problem.
@@ -138,6 +140,7 @@ impl PvWord {
             PvWord::Errors => "errors",
             PvWord::NotAnswering => "not answering",
             PvWord::Missing => "missing",
+            PvWord::OlderCopy => "older copy",
         }
     }
 }

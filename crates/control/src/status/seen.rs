@@ -34,6 +34,8 @@ pub struct Seen {
     pub frozen: u64,
     /// Where the server's log is.
     pub log: String,
+    /// Why the last server that failed to open the group did. It may be over.
+    pub last_failure: Option<String>,
     /// The server's counters, if requested and received in time.
     pub counters: Option<Box<Counters>>,
     /// The report of the group, if requested and received in time.
@@ -151,4 +153,6 @@ pub struct PvSeen {
     pub is_there: bool,
     /// The group runs without it, whether its device exists or not.
     pub is_out: bool,
+    /// What is attached is an older copy of it, with which the group is not opened.
+    pub is_older: bool,
 }

@@ -68,6 +68,7 @@ fn found(pvs: &[(&str, bool)]) -> MembersSeen {
         size_bytes: 1 << 30,
         is_there: *is_there,
         is_out: false,
+        is_older: false,
     };
     MembersSeen::Found(pvs.iter().enumerate().map(pv).collect())
 }
@@ -300,6 +301,49 @@ fn a_missing_physical_volume_is_named() {
     assert_eq!((group.state, group.healthy), (State::Serving, false));
     assert!(group.problems[0].what.contains("could not be opened again"));
     assert_eq!(group.physical_volumes.iter().map(|pv| pv.state).collect::<Vec<_>>(), [PvWord::Ok, PvWord::Missing]);
+}
+
+#[test]
+fn an_older_copy_is_named_and_keeps_a_group_closed() {
+    for keeper in [None, Some(KEEPER)] {
+        let mut seen = without_server(ServerSeen::None, keeper, 0);
+        seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", true), ("/dev/sdd", false)]);
+        let MembersSeen::Found(pvs) = &mut seen.members else { panic!("they were found") };
+        pvs[1].is_older = true;
+        let group = verdict(seen);
+        assert_eq!(group.state, State::CannotOpen);
+        assert!(group.sentence.starts_with("/dev/sdc (") && group.sentence.contains("is an older copy"), "{group:?}");
+        let (older, missing) = (&group.problems[0], &group.problems[1]);
+        assert_eq!(older.what, group.sentence);
+        assert!(
+            older.next.contains("newest copy") && older.next.ends_with("--activationmode degraded vg"),
+            "{older:?}"
+        );
+        assert!(missing.what.starts_with("/dev/sdd (") && missing.what.ends_with("is missing"), "{missing:?}");
+        let words = group.physical_volumes.iter().map(|pv| pv.state).collect::<Vec<_>>();
+        assert_eq!(words, [PvWord::Ok, PvWord::OlderCopy, PvWord::Missing]);
+    }
+}
+
+#[test]
+fn why_servers_fail_is_said() {
+    let fails = |why: Option<&str>| {
+        let answer = KeeperAnswer { failures: 29, ..KEEPER.answer.unwrap() };
+        let keeper = KeeperSeen { answer: Some(answer), ..KEEPER };
+        let mut seen = without_server(ServerSeen::None, Some(keeper), 1);
+        seen.last_failure = why.map(str::to_owned);
+        judged(seen).1
+    };
+    assert_eq!(fails(None)[0].0, "29 servers in a row failed");
+    let problems = fails(Some("Volume group \"vg\" not found\nCannot process volume group vg."));
+    let what =
+        "29 servers in a row failed, the last one with: Volume group \"vg\" not found; Cannot process volume group vg";
+    assert_eq!(problems[0].0, what);
+    assert!(problems[0].1.contains("/run/log"), "{problems:?}");
+    // What is over is not reported.
+    let mut seen = served(|_| {});
+    seen.last_failure = Some("it failed".into());
+    assert_eq!(judged(seen), (State::Serving, Vec::new()));
 }
 
 #[test]

@@ -265,10 +265,8 @@ impl Group {
                 Ok(()) => return self.checkpoint().await,
                 Err(_) if self.more_space().await? => {}
                 Err(too_few) => {
-                    let space = self.core.space.lock();
-                    let (needed, reserved) =
-                        (space.reserved_for(SegmentType::Linear), space.reserved_for(SegmentType::Linear));
-                    return Err(Error::NoSpace { needed, free: reserved.saturating_sub(too_few) });
+                    let needed = self.core.space.lock().reserved_for(SegmentType::Linear);
+                    return Err(Error::NoSpace { needed, free: needed.saturating_sub(too_few) });
                 }
             }
         }

@@ -2,13 +2,15 @@
 
 use super::Group;
 use super::journal_layout::{is_copy_on, journal_on};
-use crate::disk::{DiskError, DiskOpKind, PvIndex};
+use super::newest_root::find_root;
+use super::zones::read_zones;
+use crate::disk::{DiskError, DiskOpKind, Disks, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::model::PvFlags;
 use crate::placement::Placement;
 use crate::planted;
-use crate::units::VgBlock;
+use crate::units::{Uuid, VgBlock};
 
 /// ETIMEDOUT: a disk answered nothing.
 const TIMED_OUT: i32 = 110;
@@ -31,18 +33,26 @@ impl Requirements<'_> {
     }
 
     pub fn check_journal(&self) -> Result<()> {
+        match self.lacking_journal() {
+            None => Ok(()),
+            Some((pvs, what)) => Err(self.error(pvs.into_iter(), what)),
+        }
+    }
+
+    /// The physical volumes that are out and without which there is no journal, and why.
+    fn lacking_journal(&self) -> Option<(Vec<usize>, &'static str)> {
         let is_missing =
             |start: u64| self.out.iter().any(|pv| is_copy_on(self.root, self.placement, start, PvIndex(pv as u16)));
         let copies: Vec<u64> = self.root.whole_journals().collect();
         if copies.iter().any(|start| !is_missing(*start)) || planted::is("journal_not_needed") {
-            return Ok(());
+            return None;
         }
         let on = |pv: &usize| !journal_on(self.root, self.placement, PvIndex(*pv as u16)).is_empty();
         let what = match copies.len() {
             1 => "the only complete copy of the journal is on it",
             _ => "all copies of the journal are there",
         };
-        Err(self.error(self.out.iter().filter(on), what))
+        Some((self.out.iter().filter(on).collect(), what))
     }
 
     /// The stream could not be read.
@@ -72,6 +82,17 @@ impl Requirements<'_> {
 }
 
 impl Group {
+    /// Without which of the missing physical volumes this group cannot be opened ([`Group::open_without`]), as far as superblocks
+    /// and tables say, and why. None: they say nothing against it. A disk of size 0 stands for each missing one. Nothing is written.
+    pub async fn needs_missing(disks: &dyn Disks) -> Result<Option<(Vec<Uuid>, &'static str)>> {
+        let mut root = find_root(disks, false, Some(1)).await?.group;
+        read_zones(disks, &mut root).await?;
+        let (placement, out) = (Placement::of(&root), PvFlags(root.out()));
+        let lacking = Requirements { root: &root, placement: &placement, out }.lacking_journal();
+        let uuids = |pvs: Vec<usize>| pvs.into_iter().filter_map(|pv| Some(root.pvs.get(pv)?.uuid)).collect();
+        Ok(lacking.map(|(pvs, why)| (uuids(pvs), why)))
+    }
+
     /// A disk answers nothing for too long (MB10): the group stops for the next opening, which leaves it out. False: the
     /// group needs it, and nothing changes.
     pub fn leave_hung(&self, pv: PvIndex) -> bool {

@@ -71,9 +71,11 @@ fn check(path: &Path, member: ForMember, consent: Consent) -> Result<Checked, Er
         }
         Err(damage) => return Err(Error::DamagedLabel { path: owned, detail: damage.to_string() }),
     };
-    if let Some(group) = label.as_ref().and_then(|label| label.group.as_ref()).map(|group| group.group_name.clone()) {
+    if let Some(label) = &label
+        && let Some(group) = label.group.as_ref().map(|group| group.group_name.clone())
+    {
         match member {
-            ForMember::Add => return Err(Error::AddMember { path: owned, group }),
+            ForMember::Add => return Err(Error::AddMember { path: owned, group, is_former: is_former(label) }),
             ForMember::Initialise if consent.force < 2 => return Err(Error::InitialiseMember { path: owned, group }),
             ForMember::Initialise if !consent.yes => {
                 return Err(Error::Confirm {
@@ -105,6 +107,11 @@ fn check(path: &Path, member: ForMember, consent: Consent) -> Result<Checked, Er
     Ok(Checked { device, label, signature })
 }
 
+/// What cannot be found out is no reason for another refusal.
+fn is_former(label: &PvLabel) -> bool {
+    scan::scan().is_ok_and(|scan| scan.is_former(label))
+}
+
 /// Wipes what the checks found, and says so.
 fn wipe_signature(checked: &Checked) -> Result<Option<String>, Error> {
     let Some(name) = &checked.signature else { return Ok(None) };
@@ -133,7 +140,7 @@ pub fn pvresize(path: &Path, bytes: Option<u64>) -> Result<(), Error> {
     let path = absolute(path)?;
     let label = match label_of(&path)? {
         Ok(Some(PvLabel { group: Some(member), .. })) => {
-            return Err(Error::AddMember { path, group: member.group_name });
+            return Err(Error::AddMember { path, group: member.group_name, is_former: false });
         }
         Ok(Some(label)) => label,
         Ok(None) => return Err(Error::NotAPv(path)),

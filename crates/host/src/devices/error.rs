@@ -33,6 +33,8 @@ pub enum Error {
     AddMember {
         path: PathBuf,
         group: String,
+        /// The group does not know it any more: it was removed while it was missing.
+        is_former: bool,
     },
     DamagedLabel {
         path: PathBuf,
@@ -50,6 +52,8 @@ pub enum Error {
         missing: Vec<(Uuid, Option<PathBuf>)>,
         damaged: Vec<PathBuf>,
         unreadable: Vec<PathBuf>,
+        /// Those without which no command opens the group, and why, if that is known.
+        needed: Option<Box<Needed>>,
     },
     /// Devices that have become too small: the bytes that each has, and those that the group uses.
     Shrunk {
@@ -87,6 +91,13 @@ pub enum Error {
     },
 }
 
+/// Missing physical volumes without which no command opens the group.
+#[derive(Debug)]
+pub struct Needed {
+    pub pvs: Vec<Uuid>,
+    pub why: &'static str,
+}
+
 fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
@@ -115,6 +126,22 @@ fn physical_volumes_missing(
     write!(f, "Volume group \"{group}\" cannot be opened:")?;
     with_places(f, missing)?;
     f.write_str(if missing.len() == 1 { " is missing." } else { " are missing." })
+}
+
+/// What leads out, besides the disks' return.
+fn way_out(f: &mut fmt::Formatter<'_>, group: &str, needed: Option<&Needed>) -> fmt::Result {
+    let Some(Needed { pvs, why }) = needed else {
+        return write!(f, " To go on without: vgchange -ay --activationmode partial {group}.");
+    };
+    let names: Vec<String> = pvs.iter().map(|uuid| uuids::lvm_text(*uuid)).collect();
+    match &names[..] {
+        [name] => write!(f, " It cannot go on without physical volume {name}: {why}. Attach its disk."),
+        _ => write!(
+            f,
+            " It cannot go on without physical volumes {}: {why}. Attach one of their disks.",
+            names.join(" and ")
+        ),
+    }
 }
 
 fn with_places(f: &mut fmt::Formatter<'_>, pvs: &[(Uuid, Option<PathBuf>)]) -> fmt::Result {
@@ -173,6 +200,22 @@ fn find_split_brain(f: &mut fmt::Formatter<'_>, group: &str, [one, other]: &[Pat
     )
 }
 
+fn add_member(f: &mut fmt::Formatter<'_>, path: &Path, group: &str, is_former: bool) -> fmt::Result {
+    let path = path.display();
+    writeln!(f, "Physical volume '{path}' is already in volume group '{group}'")?;
+    if is_former {
+        writeln!(
+            f,
+            "It was removed from volume group '{group}' while it was missing, and its label does not know that. To use it again, \
+             without what is on it: pvremove -ff {path}"
+        )?;
+    }
+    write!(
+        f,
+        "Unable to add physical volume '{path}' to volume group '{group}'\n{path}: physical volume not initialized."
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -201,13 +244,7 @@ impl fmt::Display for Error {
                  {0}: physical volume label not removed.",
                 path.display()
             ),
-            Error::AddMember { path, group } => write!(
-                f,
-                "Physical volume '{0}' is already in volume group '{group}'\n\
-                 Unable to add physical volume '{0}' to volume group '{group}'\n\
-                 {0}: physical volume not initialized.",
-                path.display()
-            ),
+            Error::AddMember { path, group, is_former } => add_member(f, path, group, *is_former),
             Error::DamagedLabel { path, detail } => write!(
                 f,
                 "The label of physical volume {} is damaged ({detail}); use -ff to overwrite it.",
@@ -220,10 +257,10 @@ impl fmt::Display for Error {
             Error::AmbiguousGroup { name, paths } => {
                 write!(f, "There are two volume groups called {name}, on {}; detach one of them.", join(paths))
             }
-            Error::MissingPvs { group, missing, damaged, unreadable } => {
+            Error::MissingPvs { group, missing, damaged, unreadable, needed } => {
                 physical_volumes_missing(f, group, missing)?;
                 labels_that_say_nothing(f, damaged, unreadable)?;
-                write!(f, " To go on without: vgchange -ay --activationmode partial {group}.")
+                way_out(f, group, needed.as_deref())
             }
             Error::Shrunk { group, pvs } => shrunk(f, group, pvs),
             Error::Older { group, is_left_behind, newer } => older(f, group, *is_left_behind, newer),

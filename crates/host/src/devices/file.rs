@@ -46,17 +46,20 @@ fn text() -> Result<Vec<u8>, Error> {
 /// A change of the entries.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Change {
-    Remember([u8; 16], PathBuf),
+    /// Those at these paths, in this order: each replaces older entries of either.
+    Remember(Vec<([u8; 16], PathBuf)>),
     Forget(PathBuf),
 }
 
 impl Change {
     fn make(&self, entries: &mut Vec<Entry>) {
         match self {
-            Change::Remember(uuid, path) => {
-                let uuid = Uuid(*uuid);
-                entries.retain(|entry| entry.uuid != uuid && entry.path != *path);
-                entries.push(Entry { uuid, path: path.clone() });
+            Change::Remember(found) => {
+                for (uuid, path) in found {
+                    let uuid = Uuid(*uuid);
+                    entries.retain(|entry| entry.uuid != uuid && entry.path != *path);
+                    entries.push(Entry { uuid, path: path.clone() });
+                }
             }
             Change::Forget(path) => entries.retain(|entry| entry.path != *path),
         }
@@ -65,7 +68,27 @@ impl Change {
 
 /// Stores that `path` is the physical volume `uuid`. Replaces older entries of either.
 pub fn remember(uuid: Uuid, path: &Path) -> Result<(), Error> {
-    change(Change::Remember(uuid.0, path.to_owned()))
+    change(Change::Remember(vec![(uuid.0, path.to_owned())]))
+}
+
+/// The same, where paths may have been exchanged: one that had this path is stored where it is now, if that is a known path, and
+/// so is one that had that path. `at`: what is at a path now.
+pub fn remember_moved(uuid: Uuid, path: &Path, at: impl Fn(&Path) -> Option<Uuid>) -> Result<(), Error> {
+    change(Change::Remember(moved(&read()?, uuid, path, at)))
+}
+
+/// What is to be stored then.
+fn moved(entries: &[Entry], uuid: Uuid, path: &Path, at: impl Fn(&Path) -> Option<Uuid>) -> Vec<([u8; 16], PathBuf)> {
+    let mut found = vec![(uuid.0, path.to_owned())];
+    let mut taken = path;
+    let is_new = |found: &[([u8; 16], PathBuf)], entry: &Entry| found.iter().all(|(uuid, _)| *uuid != entry.uuid.0);
+    while let Some(displaced) = entries.iter().find(|entry| entry.path == taken && is_new(&found, entry)) {
+        let others = entries.iter().map(|entry| entry.path.as_path()).filter(|other| *other != taken);
+        let Some(place) = others.into_iter().find(|other| at(other) == Some(displaced.uuid)) else { break };
+        found.push((displaced.uuid.0, place.to_owned()));
+        taken = place;
+    }
+    found
 }
 
 /// Drops the entry of `path`.

@@ -34,3 +34,29 @@ fn what_is_no_entry_stays_when_the_file_is_written_anew() {
 fn bytes_that_are_no_text_do_no_harm() {
     assert_eq!(parse(&[0xff, b' ', 0xfe, b'\n', 0, b' ']), []);
 }
+
+/// The entries after one was added, by what is at the paths now.
+fn after_one(before: &[Entry], uuid: u8, path: &str, now: &[(&str, u8)]) -> Vec<Entry> {
+    let at = |path: &Path| now.iter().find(|(known, _)| Path::new(known) == path).map(|(_, byte)| Uuid([*byte; 16]));
+    let mut entries = before.to_vec();
+    Change::Remember(moved(before, Uuid([uuid; 16]), Path::new(path), at)).make(&mut entries);
+    entries.sort_by(|one, other| one.path.cmp(&other.path));
+    entries
+}
+
+#[test]
+fn paths_that_were_exchanged_lose_no_entry() {
+    let before = [entry(1, "/a"), entry(2, "/b"), entry(3, "/c")];
+    let two = [("/a", 2), ("/b", 1), ("/c", 3)];
+    assert_eq!(after_one(&before, 2, "/a", &two), [entry(2, "/a"), entry(1, "/b"), entry(3, "/c")]);
+    assert_eq!(after_one(&before, 1, "/b", &two), [entry(2, "/a"), entry(1, "/b"), entry(3, "/c")]);
+    let three = [("/a", 2), ("/b", 3), ("/c", 1)];
+    for (uuid, path) in [(2, "/a"), (3, "/b"), (1, "/c")] {
+        assert_eq!(after_one(&before, uuid, path, &three), [entry(2, "/a"), entry(3, "/b"), entry(1, "/c")]);
+    }
+    // What is nowhere that is known gives its path up; so does one whose copies are at several paths.
+    assert_eq!(after_one(&before, 9, "/a", &[("/a", 9)]), [entry(9, "/a"), entry(2, "/b"), entry(3, "/c")]);
+    let copies = [("/a", 2), ("/b", 1), ("/c", 1)];
+    assert_eq!(after_one(&before, 2, "/a", &copies), [entry(2, "/a"), entry(1, "/b"), entry(3, "/c")]);
+    assert_eq!(after_one(&before, 1, "/d", &[("/d", 1)]), [entry(2, "/b"), entry(3, "/c"), entry(1, "/d")]);
+}

@@ -10,9 +10,10 @@ use crate::planted;
 use parking_lot::Mutex;
 use rowen_control::names;
 use rowen_control::protocol::write_frame;
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{DiskOp, PageBuf, PvIndex, Segment, Segments, start};
+use rowen_engine::format::tally::{TALLY_OFFSET, Tally};
 use rowen_engine::group::{Group, PvLabel, PvMembership};
-use rowen_engine::units::Uuid;
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -43,7 +44,13 @@ pub struct Found {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Label {
     None,
-    Sound { pv: [u8; 16], size: u64, group: Option<Membership> },
+    Sound {
+        pv: [u8; 16],
+        size: u64,
+        group: Option<Membership>,
+        /// Its own tally, and those that it knows of others.
+        tally: Option<(u32, Vec<u32>)>,
+    },
     Damaged(String),
     Unreadable(String),
 }
@@ -73,7 +80,7 @@ impl From<PvLabel> for Label {
             lineage: group.lineage,
             sequence: group.sequence,
         });
-        Label::Sound { pv: label.pv_uuid.0, size: label.size, group }
+        Label::Sound { pv: label.pv_uuid.0, size: label.size, group, tally: None }
     }
 }
 
@@ -100,15 +107,18 @@ impl Found {
 
     /// The physical volume that this is, if it is one.
     pub fn pv(&self, path: &Path) -> Option<Pv> {
+        let mut counted = None;
         let state = match self.label.clone() {
             Label::None => return None,
             Label::Damaged(why) => PvState::Damaged(why),
             Label::Unreadable(why) => PvState::Unreadable(why),
-            Label::Sound { pv, size, group } => {
+            Label::Sound { pv, size, group, tally } => {
+                counted = tally;
                 trusted(PvLabel { pv_uuid: Uuid(pv), size, group: group.map(PvMembership::from) })
             }
         };
-        Some(Pv { path: path.to_owned(), size: self.size, state })
+        let tally = counted.and_then(|(own, known)| Some(Tally { own, known: known.try_into().ok()? }));
+        Some(Pv { path: path.to_owned(), size: self.size, state, tally })
     }
 }
 
@@ -211,15 +221,36 @@ fn probe_one(path: &Path) -> Option<Found> {
     let (identity, size) = (device.identity, device.geometry.size);
     let is_file = matches!(identity, Identity::File(..));
     let real = if is_file { std::fs::canonicalize(path).ok() } else { None };
-    let label = match read_label(device) {
+    let disks = PlainDisks(vec![device]);
+    let label = match block_on(Group::read_label(&disks, PvIndex(0))) {
         Ok(None) => Label::None,
-        Ok(Some(label)) => label.into(),
+        Ok(Some(label)) => with_tally(&disks, label),
         Err(rowen_engine::error::Error::Disk(error)) => {
             Label::Unreadable(io::Error::from_raw_os_error(error.errno).to_string())
         }
         Err(error) => Label::Damaged(error.to_string()),
     };
     Some(Found { identity, size, real, label })
+}
+
+/// The label, and the tally of a member of a group that has others.
+fn with_tally(disks: &PlainDisks, label: PvLabel) -> Label {
+    let group = label.group.as_ref().filter(|group| group.members.len() > 1).map(|group| group.group_uuid);
+    let found = group.and_then(|group| read_tally(disks, group));
+    let mut label = Label::from(label);
+    if let Label::Sound { tally, .. } = &mut label {
+        *tally = found.map(|tally| (tally.own, tally.known.to_vec()));
+    }
+    label
+}
+
+/// None: it is damaged, or cannot be read. Then it proves nothing.
+fn read_tally(disks: &PlainDisks, group: Uuid) -> Option<Tally> {
+    let segments =
+        Segments::from_slice(&[Segment { pv: PvIndex(0), offset: TALLY_OFFSET, at: 0, len: BLOCK_SIZE as u32 }]);
+    let buf = PageBuf::zeroed(BLOCK_SIZE as usize);
+    let read = block_on(start(disks, DiskOp::Read { segments, buf })).ok()??;
+    Tally::decode(read.as_slice(), u64::from_le_bytes(*group.0.first_chunk()?))
 }
 
 /// The label of an open device.

@@ -1,15 +1,17 @@
 //! Which physical volumes there are, and which of them make up a group.
 
-use super::plain::Identity;
+use super::error::Needed;
+use super::plain::{Identity, PlainDisks, block_on};
 use super::probe::Found;
 use super::stack::{self, Stack};
-use super::{Error, file, members, probe};
-use crate::disks::{MISSING, holders};
+use super::{Error, file, handed, members, probe};
+use crate::disks::{MISSING, OpenMode, holders};
 use crate::export::loopdev::LoopDevice;
 use crate::{paths, planted, witness};
 use rowen_control::names;
 use rowen_control::service::platform::Membership;
-use rowen_engine::group::{PvLabel, PvMembership, find_split_brain};
+use rowen_engine::format::tally::Tally;
+use rowen_engine::group::{Group, PvLabel, PvMembership, find_split_brain};
 use rowen_engine::units::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ pub struct Pv {
     /// Bytes of the device; 0 when it is missing.
     pub size: u64,
     pub state: PvState,
+    /// How far it has counted with the other disks of its group, if it can be read.
+    pub tally: Option<Tally>,
 }
 
 #[derive(Clone, Debug)]
@@ -152,7 +156,10 @@ fn sort_out(entries: &[file::Entry], paths: &[PathBuf], found: Vec<Option<Found>
         let is_elsewhere = scan.holders_of(&entry.uuid).next().is_some();
         match (is_elsewhere, is_needed) {
             (true, _) => {}
-            (_, true) => scan.pvs.push(Pv { path: entry.path, size: 0, state: PvState::Missing(entry.uuid) }),
+            (_, true) => {
+                let state = PvState::Missing(entry.uuid);
+                scan.pvs.push(Pv { path: entry.path, size: 0, state, tally: None });
+            }
             (_, false) => scan.lost.push(entry),
         }
     }
@@ -183,7 +190,14 @@ pub fn find_group_but(name: &str, lost: &[Uuid], lost_at: &[PathBuf]) -> Result<
             return Ok(group);
         }
     }
-    scan()?.group_but(name, lost)
+    let scan = scan()?;
+    scan.group_but(name, lost).map_err(|error| match error {
+        Error::MissingPvs { group, missing, damaged, unreadable, needed: None } => {
+            let needed = scan.needed(name);
+            Error::MissingPvs { group, missing, damaged, unreadable, needed }
+        }
+        error => error,
+    })
 }
 
 /// The members of a group of which any may be missing. `anyway`: whatever this host has seen of it (NW2).
@@ -413,6 +427,33 @@ impl Scan {
         memberships.max_by_key(|membership| membership.sequence)
     }
 
+    /// The members of the group `name` that are attached as older copies, as far as they show it: their numbers are behind (B2),
+    /// or another one knows that they have counted further (ML11). A group with one is not opened.
+    pub fn older(&self, name: &str) -> Vec<Uuid> {
+        let Some(newest) = self.newest(name) else { return Vec::new() };
+        let members = (0..).zip(&newest.members).filter(|(_, uuid)| !newest.out.contains(uuid));
+        let there: Vec<(usize, &Uuid, &Pv, &PvMembership)> = members
+            .filter_map(|(at, uuid)| {
+                let pv = self.holders_of(uuid).next()?;
+                Some((at, uuid, pv, pv.membership().filter(|of| of.group_uuid == newest.group_uuid)?))
+            })
+            .collect();
+        let tallies = || there.iter().filter_map(|(_, _, pv, _)| pv.tally.as_ref());
+        let known = |at: usize| tallies().filter_map(|tally| tally.known.get(at).copied()).max().unwrap_or(0);
+        let is_older = |(at, _, pv, of): &&(usize, &Uuid, &Pv, &PvMembership)| {
+            of.sequence + 1 < newest.sequence || pv.tally.as_ref().is_some_and(|tally| tally.own < known(*at))
+        };
+        there.iter().filter(is_older).map(|(_, uuid, ..)| **uuid).collect()
+    }
+
+    /// Whether this label is of a disk that its group, which is there, has as a member no more: it was removed while it was missing.
+    pub fn is_former(&self, label: &PvLabel) -> bool {
+        let group = label.group.as_ref().map(|group| group.group_uuid);
+        let others = self.pvs.iter().filter_map(Pv::membership).filter(|of| Some(of.group_uuid) == group);
+        let newest = others.max_by_key(|of| of.sequence);
+        newest.is_some_and(|newest| !newest.members.contains(&label.pv_uuid))
+    }
+
     /// The members of the group `name`, in order: each with its current or last path, and the device if it is attached.
     pub fn members(&self, name: &str) -> Vec<(Uuid, Option<PathBuf>, Option<&Pv>)> {
         let Some(newest) = self.newest(name) else { return Vec::new() };
@@ -494,7 +535,16 @@ impl Scan {
             missing,
             damaged: paths(|state| matches!(state, PvState::Damaged(_))),
             unreadable: paths(|state| matches!(state, PvState::Unreadable(_))),
+            needed: None,
         })
+    }
+
+    /// Of the missing members of this group those without which it is not opened, and why. None: that is not known.
+    fn needed(&self, name: &str) -> Option<Box<Needed>> {
+        let paths = self.group_without(name).ok()?.paths;
+        let disks = paths.iter().map(|path| handed::open(path, OpenMode::ReadOnly)).collect::<Result<_, _>>().ok()?;
+        let (pvs, why) = block_on(Group::needs_missing(&PlainDisks(disks))).ok()??;
+        Some(Box::new(Needed { pvs, why }))
     }
 
     fn last_place(&self, uuid: &Uuid) -> Option<PathBuf> {

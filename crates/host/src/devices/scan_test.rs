@@ -16,7 +16,7 @@ fn member(path: &str, byte: u8, group: (&str, u8), index: u16, members: &[u8], s
         sequence,
     };
     let label = PvLabel { pv_uuid: uuid(byte), group: Some(group), size: 1 << 30 };
-    Pv { path: PathBuf::from(path), size: 1 << 30, state: PvState::Present(label) }
+    Pv { path: PathBuf::from(path), size: 1 << 30, state: PvState::Present(label), tally: None }
 }
 
 fn scan_of(pvs: &[Pv]) -> Scan {
@@ -73,7 +73,7 @@ fn a_group_that_lacks_some_is_no_older_than_what_was_seen() {
         let witnessed = BTreeMap::from([(uuid(VG.1), seen)]);
         Scan { witnessed, ..scan_of(pvs) }
     };
-    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(1)) };
+    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(1)), tally: None };
     let scan = knowing(&[label(2, 1, 8), lost], seen(20, &[2]));
     for error in [scan.group("vg").unwrap_err(), scan.group_without("vg").unwrap_err()] {
         let text = error.to_string();
@@ -102,7 +102,7 @@ fn an_unknown_group_is_not_found() {
 
 #[test]
 fn a_missing_member_is_named_with_its_last_place() {
-    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(2)) };
+    let lost = Pv { path: "/gone".into(), size: 0, state: PvState::Missing(uuid(2)), tally: None };
     let scan = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), lost]);
     let text = scan.group("vg").unwrap_err().to_string();
     assert!(text.contains("\"vg\" cannot be opened") && text.contains("(last seen at /gone) is missing"), "{text}");
@@ -111,12 +111,14 @@ fn a_missing_member_is_named_with_its_last_place() {
 
 #[test]
 fn a_damaged_label_is_named_where_a_member_is_missing() {
-    let damaged = Pv { path: "/hurt".into(), size: 1 << 30, state: PvState::Damaged("bad checksum".into()) };
+    let damaged =
+        Pv { path: "/hurt".into(), size: 1 << 30, state: PvState::Damaged("bad checksum".into()), tally: None };
     let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), damaged]).group("vg").unwrap_err().to_string();
     let end = "is missing. The label on /hurt is damaged. To go on without: vgchange -ay --activationmode partial vg.";
     assert!(text.ends_with(end), "{text}");
     // A disk that does not read is not one whose contents are bad.
-    let silent = Pv { path: "/dead".into(), size: 1 << 30, state: PvState::Unreadable("I/O error".into()) };
+    let silent =
+        Pv { path: "/dead".into(), size: 1 << 30, state: PvState::Unreadable("I/O error".into()), tally: None };
     let text = scan_of(&[member("/a", 1, VG, 0, &[1, 2], 5), silent]).group("vg").unwrap_err().to_string();
     assert!(text.contains("The label on /dead cannot be read") && !text.contains("damaged"), "{text}");
 }
@@ -159,4 +161,45 @@ fn two_halves_of_a_group_are_refused() {
         let error = scan_of(&pvs).group_without("vg").unwrap_err();
         assert!(matches!(error, Error::TwoHalves { .. }), "{error}");
     }
+}
+
+#[test]
+fn an_older_copy_is_known_by_its_number_or_by_what_another_one_has_counted() {
+    let counted = |mut pv: Pv, own: u32, known: [u32; 3]| {
+        let mut tally = Tally { own, ..Tally::default() };
+        tally.known[..3].copy_from_slice(&known);
+        pv.tally = Some(tally);
+        pv
+    };
+    let of = |byte: u8, sequence| member(&format!("/{byte}"), byte, VG, u16::from(byte) - 1, &[1, 2, 3], sequence);
+    let older = |pvs: &[Pv]| scan_of(pvs).older("vg");
+    // One number behind: a power cut does that. Two: nothing but a copy.
+    assert_eq!(older(&[of(1, 9), of(2, 8), of(3, 9)]), []);
+    assert_eq!(older(&[of(1, 9), of(2, 7), of(3, 9)]), [uuid(2)]);
+    assert_eq!(older(&[of(1, 6), of(3, 9)]), [uuid(1)], "one is missing");
+    // A step of the tallies that was interrupted, and a copy from before one.
+    let (one, two) = (counted(of(1, 9), 5, [5, 5, 5]), counted(of(2, 9), 6, [5, 5, 5]));
+    assert_eq!(older(&[one.clone(), two.clone(), counted(of(3, 9), 5, [5; 3])]), []);
+    assert_eq!(older(&[one.clone(), two.clone(), counted(of(3, 9), 4, [4; 3])]), [uuid(3)]);
+    assert_eq!(older(&[one.clone(), two.clone(), of(3, 9)]), [], "what cannot be read proves nothing");
+    // The others went on without it: it is not used.
+    let without = |mut pv: Pv| {
+        let PvState::Present(label) = &mut pv.state else { panic!("it is there") };
+        label.group.as_mut().unwrap().out = vec![uuid(3)];
+        pv
+    };
+    assert_eq!(older(&[without(one), without(two), counted(of(3, 4), 1, [0; 3])]), []);
+    assert_eq!(scan_of(&[]).older("vg"), []);
+}
+
+#[test]
+fn one_that_was_removed_while_it_was_missing_is_no_member() {
+    let former = member("/b", 2, VG, 1, &[1, 2], 5);
+    let label = |pv: &Pv| pv.label().unwrap().clone();
+    let scan = scan_of(&[member("/a", 1, VG, 0, &[1], 9), former.clone()]);
+    assert!(scan.is_former(&label(&former)));
+    assert!(!scan.is_former(&label(&scan.pvs[0])));
+    // Its group is not there, or is as it knows it.
+    assert!(!scan_of(std::slice::from_ref(&former)).is_former(&label(&former)));
+    assert!(!scan_of(&[member("/a", 1, VG, 0, &[1, 2], 6), former.clone()]).is_former(&label(&former)));
 }

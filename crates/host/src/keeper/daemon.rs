@@ -8,7 +8,7 @@ use super::store;
 use super::wire::{self, Message, Versions};
 use crate::programs::{self, Program};
 use crate::sockets::Reach;
-use crate::{journal, notify, paths, planted};
+use crate::{journal, last_failure, notify, paths, planted};
 use rowen_control::status::KeeperAnswer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, Timespec};
@@ -369,7 +369,8 @@ impl Keeper {
         }
         if self.restarts.failures(now) == TELL_AFTER {
             self.log.warn(&format!(
-                "{TELL_AFTER} servers in a row failed; {} volumes wait while more are started: see {}",
+                "{TELL_AFTER} servers in a row failed{}; {} volumes wait while more are started: see {}",
+                last_failure::read(&self.group).map(|why| format!(", the last one with: {why}")).unwrap_or_default(),
                 self.held.len(),
                 paths::server_log(&self.group).display()
             ));

@@ -69,12 +69,14 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let opened = pool.block_on(async move {
         let group = Group::open_without(pvs, runtime, Config::default(), uuids::random()).await?;
         let membership = Membership::from(&group.info());
-        let owed = volumes_owing(&group).await?;
-        group.close().await.map(|()| (membership, owed))
+        let owing = volumes_owing(&group).await?;
+        group.close().await.map(|()| (membership, owing))
     });
     let devices = |index: usize| members.paths.get(index).cloned();
     let context = Context { group, extent_blocks: 1, devices: &devices };
-    let (membership, owed) = opened.map_err(|error| context.failure(&error, ""))?;
+    let (membership, owing) = opened.map_err(|error| context.failure(&error, ""))?;
+    let (owed, mut names): (Vec<u64>, Vec<String>) = owing.into_iter().unzip();
+    names.sort();
     let is_owing = has_users && !owed.is_empty();
     if has_users && !planted::is("partial_owes_nothing") {
         left::note_owed(group, &owed).map_err(|e| internal("note the lost writes of", e))?;
@@ -85,8 +87,9 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     let mut warnings = Vec::new();
     if is_owing {
         warnings.push(format!(
-            "WARNING: Volumes of VG {group} are in use. What was written last may be lost: the next flush of each fails once, but \
-             for mirrored volumes, which lost nothing."
+            "WARNING: Volumes of VG {group} are in use. What was written last to these may be lost, and the next flush of each fails \
+             once: {}.",
+            names.join(", ")
         ));
     }
     if let Err(e) = witness::note(&membership) {
@@ -97,12 +100,13 @@ pub fn go_on_without(group: &str, anyway: bool) -> Result<WentOn> {
     Ok(WentOn { missing, warnings })
 }
 
-/// The volumes whose last writes may be on a physical volume that is out, and nowhere else (RT6), by their numbers.
-async fn volumes_owing(group: &Group) -> EngineResult<Vec<u64>> {
+/// The volumes whose last writes may be on a physical volume that is out, and nowhere else (RT6): their numbers and names. A mirrored
+/// one is among them if its other leg lacks something.
+async fn volumes_owing(group: &Group) -> EngineResult<Vec<(u64, String)>> {
     let mut owing = Vec::new();
     for volume in group.volumes() {
         if volume.segment != SegmentType::Raid1 || group.is_partial(volume.id).await? {
-            owing.push(volume.id.0);
+            owing.push((volume.id.0, volume.name));
         }
     }
     Ok(owing)

@@ -18,7 +18,7 @@ use crate::disks::IoEngine;
 use crate::export::{ExportedDevices, Exports, Target, VolumeTarget};
 use crate::reactor::Pool;
 use crate::reactor::latency::{self, Latency};
-use crate::{archive, devices, harden, journal, keeper, paths, planted, programs, settings};
+use crate::{archive, devices, harden, journal, keeper, last_failure, paths, planted, programs, settings};
 use rowen_control::history::What;
 use rowen_control::lists::{self, Lists};
 use rowen_control::protocol::{ErrorKind, Outcome};
@@ -133,6 +133,7 @@ pub fn main(options: &Options) -> u8 {
     match start(options, kept) {
         Ok((server, presence, listener)) => {
             announce(options, &Outcome::Ok);
+            last_failure::forget(&server.service.name);
             systemd::ready(&server.service.name);
             watchdog::start(&server);
             returns::start(&server);
@@ -202,6 +203,9 @@ fn announce(options: &Options, word: &Outcome) {
 
 fn failed(options: &Options, failure: Failure) -> u8 {
     recorder::event(What::Failed, &failure.message);
+    if failure.kind != ErrorKind::Exists {
+        last_failure::note(&options.group, &failure.message);
+    }
     recorder::flush();
     if options.launched || journal::is_stderr() {
         log::error(&failure.message);

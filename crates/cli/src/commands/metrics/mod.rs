@@ -228,16 +228,12 @@ fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport
     let different = scrubs.iter().filter(|(_, scrub)| scrub.has_differences());
     let sizes = [
         ("rowen_mirror_size_bytes", "Space of mirrored volumes, each copy counted once", mirrors.bytes),
-        (
-            "rowen_mirror_free_bytes",
-            "Of that, space in whole extents that nothing uses",
-            mirrors.bytes_of(mirrors.free_extents),
-        ),
+        ("rowen_mirror_free_bytes", "Of that, space in whole extents that nothing uses", mirrors.free_bytes()),
         ("rowen_mirror_unsynced_bytes", "Of that, space whose copies may differ", mirrors.unsynced_bytes),
         (
             "rowen_mirror_single_bytes",
             "Of that, space with one copy, because the disk with the other one was removed",
-            mirrors.bytes_of(mirrors.single_extents),
+            mirrors.single_bytes(),
         ),
         (
             "rowen_mirror_different_bytes",

@@ -39,15 +39,15 @@ fields! { FIELDS: Pv, of_row;
             (Some(group), Some(pv)) => extents(group.report, pv.extents),
             _ => orphan_size(row),
         };
-    "pv_free", "PFree", Size 5, "Space that nothing uses.",
+    "pv_free", "PFree", Size 5, "Space that nothing uses. Blank if its group could not be opened.",
         |row| match (row.group, row.pv) {
             (Some(group), Some(pv)) => extents(group.report, pv.free_extents),
-            _ => orphan_size(row),
+            _ => unless_unknown(row, orphan_size(row)),
         };
-    "pv_used", "Used", Size 4, "Space that is used.",
+    "pv_used", "Used", Size 4, "Space that is used. Blank if its group could not be opened.",
         |row| match (row.group, row.pv) {
             (Some(group), Some(pv)) => extents(group.report, pv.extents.saturating_sub(pv.free_extents)),
-            _ => Value::Size(0),
+            _ => unless_unknown(row, Value::Size(0)),
         };
     "pv_attr", "Attr", Text 4, "What it is, in three letters: see pvs(8).",
         |row| {
@@ -67,10 +67,13 @@ fields! { FIELDS: Pv, of_row;
         |row| Value::flag(row.group.is_some_and(|group| group.report.attributes.exported), "exported");
     "pv_missing", "Missing", Flag 10, "Set if the device is not there.",
         |row| Value::flag(is_missing(row), "missing");
-    "pv_pe_count", "PE", Number 3, "Number of extents.",
-        |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents));
-    "pv_pe_alloc_count", "Alloc", Number 5, "Extents in use.",
-        |row| row.pv.map_or(Value::Number(0), |pv| Value::number(pv.extents.saturating_sub(pv.free_extents)));
+    "pv_pe_count", "PE", Number 3, "Number of extents. Blank if its group could not be opened.",
+        |row| row.pv.map_or(unless_unknown(row, Value::Number(0)), |pv| Value::number(pv.extents));
+    "pv_pe_alloc_count", "Alloc", Number 5, "Extents in use. Blank if its group could not be opened.",
+        |row| match row.pv {
+            Some(pv) => Value::number(pv.extents.saturating_sub(pv.free_extents)),
+            None => unless_unknown(row, Value::Number(0)),
+        };
     "pv_tags", "PV Tags", List 7, "Its tags.",
         |row| row.pv.map_or(Value::List(Vec::new()), |pv| Value::list(&pv.tags));
     "pv_mda_count", "#PMda", Number 5, "Always 1: each has a copy of the superblocks.", superblocks;
@@ -116,6 +119,11 @@ fn orphan_size(row: &Row<'_>) -> Value<'static> {
         Some(label) => Value::Size(label.usable),
         None => Value::Size(0),
     }
+}
+
+/// What a physical volume of no group has; of one whose group could not be opened it is not known.
+fn unless_unknown(row: &Row<'_>, value: Value<'static>) -> Value<'static> {
+    if row.pv.is_none() && is_member(row) { Value::None } else { value }
 }
 
 /// Its device is missing, or its group runs without it.

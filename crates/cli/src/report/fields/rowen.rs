@@ -37,11 +37,11 @@ fields! { GROUP: RowenGroup, vg;
     "vg_journal_copies", "#Jrnl", Number 5, "Copies of the journal that are written, each on a physical volume of its own.",
         |group| Value::number(group.journal_copies_written);
     "vg_mirrored", "Mirrored", Size 8, "Space of mirrored extents, each counted once; it is on two physical volumes.",
-        |group| blocks(group.mirrors.extents.saturating_mul(group.extent_blocks));
+        |group| Value::Size(group.mirrors.bytes);
     "vg_mirrored_free", "MirFree", Size 7, "Of that, extents of which nothing is used: room for mirrored volumes only, until background work gives it back.",
-        |group| blocks(group.mirrors.free_extents.saturating_mul(group.extent_blocks));
+        |group| Value::Size(group.mirrors.free_bytes());
     "vg_mirrored_single", "MirSingle", Size 9, "Of that, extents with one copy: the physical volume of the other one was removed.",
-        |group| blocks(group.mirrors.single_extents.saturating_mul(group.extent_blocks));
+        |group| Value::Size(group.mirrors.single_bytes());
     "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to search.",
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",

@@ -67,7 +67,7 @@ fn rows(group: &Group) -> Vec<Row> {
 fn row(group: &Group, pv: &PvState, more: &More, seconds: f64) -> Row {
     let tone = match pv.state {
         PvWord::Ok => Tone::Plain,
-        PvWord::Errors | PvWord::NotAnswering | PvWord::Missing => Tone::Bad,
+        PvWord::Errors | PvWord::NotAnswering | PvWord::Missing | PvWord::OlderCopy => Tone::Bad,
     };
     let path = pv.path.as_deref().unwrap_or(&pv.uuid);
     let state = match more.silent.filter(|_| pv.state == PvWord::NotAnswering) {
