@@ -383,7 +383,7 @@ fn a_volume_keeps_its_copies() {
         rc=0
 
         $ lvextend -L +2G v/m
-        E|  Insufficient free space: 1024 extents needed, but only 326 available
+        E|  Insufficient free space: 1024 extents needed, but only 324 available
         rc=5
 
         $ pvmove -n m /dev/ubda
