@@ -362,6 +362,40 @@ fn legs_that_leave_too_early_are_found() {
     must_be_found("shared_extents_lose_legs", || (0..24).for_each(shared_extents_stay));
 }
 
+/// MZ5: a volume with a snapshot becomes linear under writes, in a group in which no linear block is free. What the snapshot needs
+/// is in mirrored extents. It stays valid, and no write fails.
+fn linear_in_a_full_group(seed: u64) {
+    let made = made(seed, &setup(2));
+    let handle = made.world.handle();
+    // Mirrored extents are made ahead.
+    made.world.run(async move { handle.sleep(Duration::from_secs(1)).await });
+    made.client.oracle.lock().segment = SegmentType::Linear;
+    let info = made.client.group.info();
+    let blocks = info.available_blocks / info.extent_blocks * info.extent_blocks;
+    let spec = VolumeSpec { kind: VolumeKind::Thick, blocks, chunk_blocks: 1, full: FullPolicy::Fail };
+    made.world.run(made.client.create(spec)).unwrap();
+    let mut ops = loads(&made, seed, 60);
+    let (group, handle, id) = (made.client.group.clone(), made.world.handle(), origins(&made)[0]);
+    ops.push(Box::pin(async move {
+        handle.sleep(Duration::from_micros(Rng::new(seed).below(500))).await;
+        match group.convert_to_linear(id, &leaving(seed)).await {
+            // There is no room for that, and nothing is lost.
+            Err(Error::NoSpace { .. }) => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }));
+    for done in made.world.run(made.client.together(ops)) {
+        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    made.judge(Since::Death);
+}
+
+#[test]
+fn a_snapshot_survives_a_conversion_to_linear_in_a_full_group() {
+    (0..scaled(24)).for_each(linear_in_a_full_group);
+    must_be_found("linear_at_once", || (0..24).for_each(linear_in_a_full_group));
+}
+
 /// Two mirrored volumes share extents. One becomes linear: the other one keeps two copies of everything.
 fn shared_extents_stay(seed: u64) {
     let setup = setup(2);

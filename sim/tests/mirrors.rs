@@ -4,10 +4,7 @@ use crate::journal_copies::BLOCKS;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::format::intents::INTENTS_OFFSET;
-use rowen_engine::format::tally::TALLY_OFFSET;
 use rowen_engine::group::{FullPolicy, Group, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind};
-use rowen_engine::legs::ROUND;
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
@@ -338,37 +335,6 @@ fn legs_of_a_disk_that_was_removed_are_replaced() {
     for seed in 0..scaled(12) {
         replaced(seed);
     }
-}
-
-/// What a disk has beside the contents of mirrors is damaged. A check says so, and it is written anew while the group is
-/// written.
-#[test]
-fn damaged_intents_and_tallies_are_found() {
-    let (setup, seed) = (setup(2), 3);
-    let before = made(seed, &setup);
-    before.world.run(before.client.close()).unwrap();
-    let mut image = before.killed(seed);
-    image.write(PvIndex(1), INTENTS_OFFSET + 512, &[7; 512]);
-    image.write(PvIndex(0), TALLY_OFFSET, &[7; 512]);
-    let (world, both) =
-        (World::new(seed), ["volume 1: damaged sectors of its write intents: 1.", "volume 0: its tally"]);
-    let disks = SimDisks::with_image(world.handle(), image.clone());
-    let closed = world.run(Group::check(disks)).unwrap();
-    let opened = try_open(image, &setup, &before.client.oracle, None).unwrap();
-    let live = opened.world.run(opened.client.group.check_open()).unwrap();
-    for words in both {
-        for report in [&closed, &live] {
-            assert!(report.findings.iter().any(|finding| finding.contains(words)), "{words}: {:?}", report.findings);
-        }
-    }
-    let opened = Made { vols: before.vols.clone(), ..opened };
-    for done in opened.world.run(opened.client.together(loads(&opened, seed, 10))) {
-        done.unwrap();
-    }
-    opened.caught_up();
-    let handle = opened.world.handle();
-    opened.world.run(async move { handle.sleep(4 * ROUND).await });
-    opened.judge(Since::Death);
 }
 
 /// A disk was removed for good, and its legs were not replaced. The other disk is not cut where the only legs are.

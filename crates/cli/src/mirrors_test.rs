@@ -322,6 +322,20 @@ fn a_volume_keeps_its_copies() {
         E|  WARNING: v/l already has image count of 1.
         rc=0
 
+        $ lvconvert -y --type raid1 -m0 v/m
+        E|  --mirrors must be at least 1 with segment type raid1.
+        E|  Run `lvconvert --help' for more information.
+        rc=3
+
+        $ lvconvert -y --type linear -m1 v/m
+        E|  --mirrors must be 0 with segment type linear.
+        E|  Run `lvconvert --help' for more information.
+        rc=3
+
+        $ lvconvert -y -m0 v/m /dev/ubda:0-3
+        E|  A copy is removed from a whole physical volume: name it without extents.
+        rc=5
+
         $ lvcreate -y -m1 -L 8M -n n v
         O|  Logical volume \"n\" created.$
         rc=0

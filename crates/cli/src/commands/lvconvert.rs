@@ -6,11 +6,11 @@ use super::{lvcreate, mirrors};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
-use crate::roles::{Role, extents_of, role};
+use crate::roles::{COPIES, Role, extents_of, is_sparse, role};
 use crate::session::{Detail, Session, no_volume};
 use rowen_control::names;
 use rowen_control::paths::Target;
-use rowen_control::protocol::{GroupReport, Outcome, Request, SegmentType, VolumeKind, VolumeReport, VolumeSpec};
+use rowen_control::protocol::{GroupReport, Legs, Outcome, Request, SegmentType, VolumeKind, VolumeReport, VolumeSpec};
 use std::collections::BTreeSet;
 
 pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
@@ -264,15 +264,24 @@ fn split(session: &mut Session<'_>, args: &Args) -> Result {
 /// which LVM reports as success.
 fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     let (report, volume) = one(session, args, 0)?;
-    permit(&report, &volume, &[Role::Plain])?;
-    let now = if volume.is_mirrored() { crate::roles::COPIES } else { 1 };
+    // A snapshot whose origin is gone is a volume of its own.
+    match is_sparse(&volume) {
+        true => permit(&report, &volume, &[Role::Thin])?,
+        false => permit(&report, &volume, &[Role::Plain])?,
+    }
+    let now = if volume.is_mirrored() { COPIES } else { 1 };
     let wanted = match args.text(Opt::Mirrors).map(|text| (text.chars().next(), args.number(Opt::Mirrors))) {
         Some((Some('+'), Some(more))) => now.saturating_add(more),
         Some((Some('-'), Some(fewer))) => now.saturating_sub(fewer).max(1),
         Some((_, Some(mirrors))) => mirrors.saturating_add(1),
         _ => of_type,
     };
-    if wanted == crate::roles::COPIES && !volume.is_mirrored() {
+    match (of_type, wanted) {
+        (1, 2..) => return Err(Failure::usage("--mirrors must be 0 with segment type linear.")),
+        (COPIES, 1) => return Err(Failure::usage("--mirrors must be at least 1 with segment type raid1.")),
+        _ => {}
+    }
+    if wanted == COPIES && !volume.is_mirrored() {
         return mirrors::convert(session, args, &report, &volume);
     }
     // A linear volume may still have extents with two copies.
@@ -283,6 +292,11 @@ fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
     if wanted != now {
         return Err(Failure::failed(format!(
             "Logical volume {full} cannot have {wanted} copies of its data: a mirrored logical volume has two."
+        )));
+    }
+    if volume.legs == Legs::Single {
+        return Err(Failure::failed(format!(
+            "{full} has one copy of parts of its data. To make the other one: lvconvert --repair {full}."
         )));
     }
     session.console.complain(format!("WARNING: {full} already has image count of {now}."));

@@ -230,7 +230,13 @@ pub fn convert(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     if !args.assumes_yes() && !session.console.asks(&question) {
         return Err(Failure::failed(format!("Logical volume {full} NOT converted.")));
     }
-    session.change(group, Request::Convert { volume: volume.name.clone(), on })?;
+    if let Err(failure) = session.change(group, Request::Convert { volume: volume.name.clone(), on }) {
+        session.tell(&failure);
+        return Err(Failure::failed(format!(
+            "Logical volume {full} NOT converted. Extents of it that got a second copy keep it; to give it back: lvconvert -m0 \
+             {full}."
+        )));
+    }
     session.console.say(format!("Logical volume {full} successfully converted."));
     Ok(())
 }
@@ -247,6 +253,10 @@ pub fn convert_to_linear(
     let full = format!("{group}/{}", volume.name);
     let words = args.positionals.get(1..).unwrap_or_default();
     let parts = places::named(session, report, words)?;
+    let is_whole = |part: &PvPart| report.pvs.iter().any(|pv| pv.path == part.path && pv.extents == part.extents);
+    if !parts.iter().all(is_whole) {
+        return Err(Failure::failed("A copy is removed from a whole physical volume: name it without extents."));
+    }
     let from: Vec<String> = parts.into_iter().map(|part| part.path).collect();
     let is_mirrored = volume.is_mirrored();
     let question = format!("Are you sure you want to convert raid1 LV {full} to type linear losing all resilience?");

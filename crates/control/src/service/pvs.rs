@@ -56,8 +56,27 @@ impl Service {
         Ok(Outcome::Repaired { extents: self.told(repaired, "")? })
     }
 
+    /// Refuses to change mirrors while a disk that the group uses is not at its path any more: the next opening may be without
+    /// it.
+    fn check_all_are_there(&self) -> Result<()> {
+        let members = &self.platform.members;
+        for (index, pv) in (0..).map(PvIndex).zip(self.group.info().pvs) {
+            let Some(path) = members.path(index).filter(|_| !pv.is_missing) else { continue };
+            if !members.is_same(&path, &path) {
+                let message = format!(
+                    "Physical volume {} has disappeared, though the volume group {} still uses it. Attach it again first.",
+                    path.display(),
+                    self.name
+                );
+                return Err(Failure::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a linear volume mirrored where it is.
     pub(super) fn convert(&self, name: &str, on: &[PvPart]) -> Result<Outcome> {
+        self.check_all_are_there()?;
         let (id, on) = (self.find(name)?.id, self.extents_on(on)?);
         let group = self.group.clone();
         let converted = self.run(async move { group.convert_to_mirror(id, &on).await });
@@ -67,6 +86,7 @@ impl Service {
 
     /// Makes a mirrored volume linear where it is.
     pub(super) fn convert_to_linear(&self, name: &str, from: &[String]) -> Result<Outcome> {
+        self.check_all_are_there()?;
         let id = self.find(name)?.id;
         let from: Vec<PvIndex> = from.iter().map(|path| self.pv_at(Path::new(path))).collect::<Result<_>>()?;
         let group = self.group.clone();

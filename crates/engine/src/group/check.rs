@@ -127,14 +127,8 @@ impl Group {
             Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
             Err(error) => return Err(error),
         }
-        self.check_legs(&mut report).await;
         pin.is_held()?;
         Ok(report)
-    }
-
-    /// What mirrors keep on the disks beside their contents.
-    async fn check_legs(&self, report: &mut CheckReport) {
-        self.core.members.legs().damaged_records().await.into_iter().for_each(|damage| report.find(damage));
     }
 
     /// Grows metadata until a pin can last while checkpoints end (M6). Without space for that, the check begins
@@ -182,7 +176,6 @@ impl Group {
                 check.seen = seen;
                 let outcome = check.run(&|| Ok(())).await;
                 report = check.finish(outcome, repair).await?;
-                group.check_legs(&mut report).await;
             }
             Err(error @ Error::Corrupt { .. }) => report.find(error.to_string()),
             Err(error) => return Err(error),

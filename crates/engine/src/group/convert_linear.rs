@@ -6,6 +6,9 @@
 //!   does everything else until the table without the leg is durable. Only then the leg's extents can be allocated. So
 //!   after a crash, also without a disk, each extent has all of its writes on each leg that it has by the table.
 //!
+//! * MZ5 The family takes linear blocks when there is room for all that it can get from mirrored extents. Before that it
+//!   takes mirrored ones, and extents lose legs already, which gives the room.
+//!
 //! An extent that has blocks of mirrored volumes, too, keeps both legs: the volume's blocks there have two copies until
 //! the extent is free, or the command is repeated, or the last mirrored volume becomes linear.
 
@@ -28,6 +31,7 @@ use crate::volume::Volume;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often extents are looked at in which something is that may be being freed.
 const TRIES: usize = 2;
@@ -75,35 +79,43 @@ impl Group {
         if !self.is_there_to_convert(id, from).await? {
             return Ok(LinearExtents::default());
         }
-        let begun = self.begin_linear(id).await;
-        if begun.is_err() {
-            self.stay_mirrored();
-        }
-        begun?;
-        let family = Family::of(&self.catalog.read(), id)?;
-        let mut trees = family.trees.clone();
-        if !self.has_mirrors() {
-            // Extents that kept both legs for volumes that are linear now, or gone.
-            trees.append(&mut self.other_linear_trees(&family)?);
-        }
+        // Until there is room for linear blocks, new blocks are mirrored ones: what snapshots need is there.
+        let family = self.store_as_linear(id).await?;
         let mut done = LinearExtents::default();
+        if !planted::is("linear_at_once") {
+            self.drop_legs_of(&family, from, &mut done).await?;
+        }
+        self.begin_linear(id).await?;
         for _ in 0..TRIES {
-            let extents = self.extents_of_trees(&trees, true).await?;
-            let alone = self.extents_alone(&family, &extents).await?;
-            done.shared = (extents.len() - alone.len()) as u64;
-            done.single += self.drop_legs(alone, from).await?;
-            // What was being freed is free then.
-            self.checkpoint().await?;
+            let family = Family::of(&self.catalog.read(), id)?;
+            self.drop_legs_of(&family, from, &mut done).await?;
             if done.shared == 0 {
                 break;
             }
         }
         // What is mirrored and not needed any more is given back: at once, if a disk may have to leave.
         if !self.has_mirrors() {
-            self.dissolve_zones(0, 1).await?;
+            self.dissolve_to(0, 1).await?;
         }
         self.dissolve_later();
         Ok(done)
+    }
+
+    /// Extents of the family in which nothing of other mirrored volumes is lose a leg.
+    async fn drop_legs_of(self: &Arc<Self>, family: &Family, from: &[PvIndex], done: &mut LinearExtents) -> Result<()> {
+        let mut trees = family.trees.clone();
+        if !self.has_mirrors() {
+            // Extents that kept both legs for volumes that are linear now, or gone.
+            trees.append(&mut self.other_linear_trees(family)?);
+        }
+        let extents = self.extents_of_trees(&trees, true).await?;
+        let alone = self.extents_alone(family, &extents).await?;
+        done.shared = (extents.len() - alone.len()) as u64;
+        let dropped = self.drop_legs(alone, from).await;
+        self.core.space.lock().release();
+        done.single += dropped?;
+        // What was being freed is free then.
+        self.checkpoint().await
     }
 
     /// These extents, which are withheld, lose a leg. Returns how many.
@@ -146,7 +158,12 @@ impl Group {
             while at < run.end {
                 let (part, end) = placement.part_of_run(&(at..run.end));
                 if let Some(part) = part {
-                    has_leg |= part.legs().any(|(pv, _)| from.contains(&PvIndex(pv)));
+                    let is_named = |(pv, _)| from.contains(&PvIndex(pv));
+                    has_leg |= part.legs().any(is_named);
+                    if part.legs().all(is_named) {
+                        let why = "some of its data has no copy but on the physical volumes that were named";
+                        return Err(Error::Invalid(why.into()));
+                    }
                     self.may_lose(&part, is_first_leaving(&part, from))?;
                 }
                 at = end;
@@ -156,6 +173,38 @@ impl Group {
             true => Ok(true),
             false => Err(Error::Invalid("the volume has no copy on the physical volumes that were named".into())),
         }
+    }
+
+    /// Makes room for linear blocks: for what is promised to the family, and for what its snapshots find in mirrored extents now.
+    async fn room_as_linear(self: &Arc<Self>, family: &Family) -> Result<()> {
+        loop {
+            let (needed, free) = self.needed_as_linear(family);
+            if needed <= free || planted::is("linear_at_once") {
+                return Ok(());
+            }
+            let kept = if self.has_stored_mirrors() { self.kept_free() } else { 0 };
+            if self.dissolve_to(kept, 1).await? == 0
+                && !self.room_for_volume(SegmentType::Linear, needed - free, &[]).await?
+            {
+                return Err(Error::NoSpace { needed, free });
+            }
+        }
+    }
+
+    /// Blocks that the volumes of the family that are mirrored still need as linear ones, and those that are free.
+    fn needed_as_linear(&self, family: &Family) -> (u64, u64) {
+        let catalog = self.catalog.read();
+        let (mut promised, mut redirected) = (0, 0);
+        for volume in family.volumes.iter().filter_map(|id| catalog.volumes.get(id)) {
+            let state = volume.state.lock();
+            if state.meta.segment == SegmentType::Raid1 {
+                promised += self.core.space.lock().promised_to(volume.id, state.shortfall());
+                redirected += if state.head.parent.is_some() { state.meta.blocks } else { 0 };
+            }
+        }
+        let space = self.core.space.lock();
+        let has = redirected.min(space.available_for(SegmentType::Raid1));
+        (promised + has, space.available_for(SegmentType::Linear))
     }
 
     /// Whether the leg that stays has everything.
@@ -168,36 +217,45 @@ impl Group {
         };
         match is_whole {
             true => Ok(()),
-            false => Err(Error::Busy("its copies are being made equal; wait until its copy_percent is 100.00".into())),
+            false => Err(Error::Busy(
+                "its copies are being made equal; repeat this when they are (copy_percent of mirrored volumes)".into(),
+            )),
         }
     }
 
-    /// The volumes of the family are stored as linear, and then take linear blocks.
-    async fn begin_linear(self: &Arc<Self>, id: VolumeId) -> Result<()> {
+    /// The volumes of the family are stored as linear when this returns. Until [`begin_linear`](Self::begin_linear) they take
+    /// mirrored blocks.
+    async fn store_as_linear(self: &Arc<Self>, id: VolumeId) -> Result<Family> {
         loop {
             let family = Family::of(&self.catalog.read(), id)?;
-            if self.store_as_linear(&family) {
+            if self.count_as_linear(&family) {
                 self.checkpoint().await?;
+                continue;
             }
+            return match self.is_scrubbing() {
+                // It began before that.
+                true => Err(comparing()),
+                false => Ok(family),
+            };
+        }
+    }
+
+    /// The volumes of the family take linear blocks from now on. If there is no room for that any more, they take mirrored
+    /// ones until the command is repeated, or the group is opened again.
+    async fn begin_linear(self: &Arc<Self>, id: VolumeId) -> Result<()> {
+        loop {
+            let family = self.store_as_linear(id).await?;
+            self.room_as_linear(&family).await?;
             let Some(volume) = self.mirrored_of(&family) else { break };
-            if let Err((needed, free)) = self.take_blocks_of(&volume, SegmentType::Linear, true).await?
-                && !self.room_for_volume(SegmentType::Linear, needed - free, &[]).await?
-            {
-                return Err(Error::NoSpace { needed, free });
-            }
+            let _they_fit_or_are_tried_again = self.take_blocks_of(&volume, SegmentType::Linear, true).await?;
         }
         // Mirrored blocks that were taken before are in the trees then, and what was freed is free.
         self.all_done().await;
-        self.checkpoint().await?;
-        match self.is_scrubbing() {
-            // It began before the volumes were linear.
-            true => Err(comparing()),
-            false => Ok(()),
-        }
+        self.checkpoint().await
     }
 
     /// Returns whether a volume was stored as mirrored before.
-    fn store_as_linear(&self, family: &Family) -> bool {
+    fn count_as_linear(&self, family: &Family) -> bool {
         let catalog = self.catalog.read();
         let mut has_changed = false;
         for volume in family.volumes.iter().filter_map(|id| catalog.volumes.get(id)) {
@@ -215,14 +273,6 @@ impl Group {
         let catalog = self.catalog.read();
         let mut volumes = family.volumes.iter().filter_map(|id| catalog.volumes.get(id));
         volumes.find(|volume| volume.segment() == SegmentType::Raid1).cloned()
-    }
-
-    /// Volumes that take mirrored blocks still are mirrored.
-    fn stay_mirrored(&self) {
-        for volume in self.catalog.read().volumes.values() {
-            let mut state = volume.state.lock();
-            state.is_converting &= state.meta.segment != SegmentType::Raid1;
-        }
     }
 
     /// Those of the extents in which nothing of mirrored volumes is. They are withheld, so it stays so (S9).
@@ -290,6 +340,9 @@ impl Group {
         let claim = self.claim_table().await?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
+        if self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
         let placement = self.core.placement();
         let end = blocks.end.min(blocks.start + EXTENTS_TOGETHER * placement.extent_blocks);
         if !placement.holds(blocks.start, end - blocks.start) {

@@ -229,6 +229,12 @@ impl Group {
         self.catalog.read().volumes.values().any(is_mirrored)
     }
 
+    /// Whether there is one that does not become linear, or is not being made mirrored.
+    pub(super) fn has_stored_mirrors(&self) -> bool {
+        let is_mirrored = |volume: &Arc<Volume>| volume.state.lock().stored_segment() == SegmentType::Raid1;
+        self.catalog.read().volumes.values().any(is_mirrored)
+    }
+
     /// Whether there are mirrored extents.
     pub(super) fn has_mirrored(&self) -> bool {
         self.core.placement().runs().iter().any(|run| run.is_mirrored)
@@ -565,9 +571,19 @@ impl Group {
 
     /// Dissolves mirrored extents of which nothing is used, but for some, of these at least so many, if there are so many
     /// times more than those that stay (MZ2). Returns how many.
-    pub(super) async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let kept = if self.has_mirrors() { least.max(KEPT * self.growth()) * extent_blocks } else { 0 };
+    async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
+        let least = least * self.core.placement().extent_blocks;
+        let kept = if self.has_mirrors() { least.max(self.kept_free()) } else { 0 };
+        self.dissolve_to(kept, times).await
+    }
+
+    /// Blocks that stay free in mirrored extents while there are mirrored volumes.
+    pub(super) fn kept_free(&self) -> u64 {
+        KEPT * self.growth() * self.core.placement().extent_blocks
+    }
+
+    /// The same, of all but this many blocks.
+    pub(super) async fn dissolve_to(self: &Arc<Self>, kept: u64, times: u64) -> Result<u64> {
         let free = self.core.space.lock().available_for(SegmentType::Raid1);
         if free <= kept * times.max(1) {
             return Ok(0);

@@ -43,7 +43,7 @@ impl Group {
     pub fn start_scrub(self: &Arc<Self>, id: VolumeId, is_repair: bool) -> Result<()> {
         self.check_writable()?;
         let volume = self.volume(id)?;
-        if volume.segment() != SegmentType::Raid1 {
+        if volume.state.lock().stored_segment() != SegmentType::Raid1 {
             return Err(Error::Invalid("it has one copy of its data".into()));
         }
         let family = self.with_snapshots(id);

@@ -265,45 +265,6 @@ impl Legs {
         found
     }
 
-    /// The sectors of intents and the tallies that are damaged or cannot be read, on the physical volumes with legs: a text
-    /// for each physical volume. They are no loss, and are written anew while the group is written.
-    pub async fn damaged_records(&self) -> Vec<String> {
-        let pvs = self.state.lock().counting();
-        // Nothing is written there meanwhile.
-        self.count_turn().await;
-        self.intents_turn().await;
-        let mut found = Vec::new();
-        for pv in pvs {
-            let mut damaged = 0;
-            for block in 0..BLOCKS {
-                let offset = INTENTS_OFFSET + u64::from(block) * BLOCK as u64;
-                let read = self.read_raw(Segment { pv, offset, at: 0, len: BLOCK as u32 }).await.ok();
-                let is_damaged = |sector: &u32| {
-                    let from = *sector as usize * SECTOR;
-                    let bytes = read.as_ref().map(|read| &read.as_slice()[from..from + SECTOR]);
-                    bytes.and_then(|bytes| decode(bytes, block * TOGETHER + sector, self.group)).is_none()
-                };
-                damaged += (0..TOGETHER).filter(is_damaged).count();
-            }
-            if damaged > 0 {
-                found.push(format!(
-                    "physical volume {}: damaged sectors of its write intents: {damaged}. After a crash all that they stand for \
-                     is compared with the other copy",
-                    pv.0
-                ));
-            }
-            if self.tally_on(pv).await.is_none() {
-                found.push(format!(
-                    "physical volume {}: its tally is damaged: an older copy of it might not be noticed",
-                    pv.0
-                ));
-            }
-        }
-        self.end_intents();
-        self.end_count();
-        found
-    }
-
     /// While a region is open, there is a round of settling from time to time.
     pub(super) fn start_timer(&self) {
         {

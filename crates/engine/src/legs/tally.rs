@@ -27,7 +27,7 @@ impl State {
 
 impl Legs {
     /// Reads the tallies of these physical volumes, which are in. None: it is damaged, or cannot be read.
-    pub(super) async fn tally_on(&self, pv: PvIndex) -> Option<Tally> {
+    async fn tally_on(&self, pv: PvIndex) -> Option<Tally> {
         let read = self.read_raw(Segment { pv, offset: TALLY_OFFSET, at: 0, len: BLOCK as u32 }).await.ok()?;
         Tally::decode(read.as_slice(), self.group)
     }

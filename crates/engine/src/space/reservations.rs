@@ -22,6 +22,12 @@ impl Space {
         self.class_mut(segment).reserved_blocks += blocks;
     }
 
+    /// Blocks that are promised to a volume: its `shortfall`, and what its reserve has left.
+    pub fn promised_to(&self, volume: VolumeId, shortfall: i64) -> u64 {
+        let unused = self.reserve(volume).map_or(0, |reserve| reserve.unused());
+        (shortfall.max(0) + unused).max(0) as u64
+    }
+
     /// A volume takes blocks of another type from now on. What is promised to it (`shortfall`, and its reserve) is promised
     /// in the new type, which must fit, or not. Inner error: there are too few for that, needed and free ones. Nothing
     /// changes then.
@@ -34,8 +40,7 @@ impl Space {
         must_fit: bool,
     ) -> Result<Result<(), (u64, u64)>, MapError> {
         let reserve = self.reserve(volume);
-        let promised = shortfall.max(0) + reserve.map_or(0, |reserve| reserve.unused());
-        let (needed, free) = (promised.max(0) as u64, self.available_for(to));
+        let (needed, free) = (self.promised_to(volume, shortfall), self.available_for(to));
         if must_fit && needed > free {
             return Ok(Err((needed, free)));
         }
