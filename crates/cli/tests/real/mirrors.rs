@@ -210,6 +210,25 @@ fn a_volume_in_use_moves_by_a_mirror() {
     close(&world);
 }
 
+/// A disk that the group uses still is at its path no more: neither of two copies goes, and none is made there.
+#[test]
+fn no_copy_goes_while_a_disk_has_disappeared() {
+    let (world, disks) = made("mirdis");
+    world.ok("lvcreate -y --type raid1 -L 32M -n m VG");
+    world.ok("lvcreate -y -L 16M -n l VG");
+    write(&world, "m", 0, b'm');
+    let elsewhere = disks[1].with_extension("elsewhere");
+    fs::rename(&disks[1], &elsewhere).unwrap();
+    for line in ["lvconvert -y -m0 VG/m", "lvconvert -y -m0 VG/m a", "lvconvert -y -m1 VG/l"] {
+        world.refused(line, 5, "has disappeared");
+    }
+    assert_eq!(field(&world, "lvs --noheadings -o segtype VG/m"), "raid1");
+    fs::rename(&elsewhere, &disks[1]).unwrap();
+    world.ok("lvconvert -y -m0 VG/m");
+    holds(&world, "m", 0, b'm');
+    close(&world);
+}
+
 /// Its contents are on the other disk. What was cut off is never read as zeros, whatever its size is later (CF1).
 #[test]
 fn a_disk_that_is_cut_in_use_is_left() {

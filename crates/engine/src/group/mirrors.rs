@@ -229,7 +229,7 @@ impl Group {
         self.catalog.read().volumes.values().any(is_mirrored)
     }
 
-    /// Whether there is one that does not become linear, or is not being made mirrored.
+    /// The same, without volumes that are being converted.
     pub(super) fn has_stored_mirrors(&self) -> bool {
         let is_mirrored = |volume: &Arc<Volume>| volume.state.lock().stored_segment() == SegmentType::Raid1;
         self.catalog.read().volumes.values().any(is_mirrored)
