@@ -11,7 +11,7 @@ use rowen_engine::runtime::Runtime;
 use rowen_engine::units::VolumeId;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::Setup;
-use rowen_sim::disk::{Faults, POLICIES};
+use rowen_sim::disk::{Faults, Moment, POLICIES, Policy};
 use rowen_sim::effort::scaled;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::{Since, Vol};
@@ -88,18 +88,33 @@ fn either_disk_is_enough(seed: u64) {
     let made = converted_under_load(seed, &setup);
     made.disks.take_moments();
     made.judge(Since::Death);
+    outlives_a_disk(&made, &setup, seed);
+}
+
+/// A disk fails, and the other one has everything.
+fn outlives_a_disk(made: &Made, setup: &Setup, seed: u64) {
     made.caught_up();
     made.judge(Since::Death);
     let gone = PvIndex((seed % 2) as u16);
-    fails(&made, gone, seed);
+    fails(made, gone, seed);
     let mut image = made.killed(seed);
     image.set_size(gone, 0);
-    let _alone = open(image, &setup, &made, Some(7), Since::Death);
+    let _alone = open(image, setup, made, Some(7), Since::Death);
 }
 
 #[test]
 fn a_converted_volume_outlives_either_disk() {
     (0..scaled(16)).for_each(either_disk_is_enough);
+}
+
+/// Power is cut at one of these moments, and the group is opened again.
+fn opened_after_cut(before: &Made, setup: &Setup, moments: &[Moment], policy: Policy, rng: &mut Rng) -> Made {
+    let image = moments[rng.below(moments.len() as u64) as usize].power_cut(policy, rng);
+    let oracle = Arc::new(Mutex::new(before.client.oracle.lock().clone()));
+    let opened = try_open(image, setup, &oracle, None).unwrap();
+    let check = opened.world.run(opened.client.group.check_open()).unwrap();
+    assert_eq!(check.findings, Vec::<String>::new());
+    opened
 }
 
 /// Power is cut meanwhile. Nothing is lost, and the conversion can be repeated; then either disk is enough.
@@ -111,12 +126,7 @@ fn cut_and_repeated(seed: u64) {
     let moments = before.disks.take_moments();
     let mut rng = Rng::new(seed);
     for n in 0..6 {
-        let moment = &moments[rng.below(moments.len() as u64) as usize];
-        let image = moment.power_cut(POLICIES[n % POLICIES.len()], &mut rng);
-        let oracle = Arc::new(Mutex::new(before.client.oracle.lock().clone()));
-        let opened = try_open(image, &setup, &oracle, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let check = opened.world.run(opened.client.group.check_open()).unwrap();
-        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}");
+        let opened = opened_after_cut(&before, &setup, &moments, POLICIES[n % POLICIES.len()], &mut rng);
         let seen = opened.contents();
         convert_all(&opened).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(are_all_mirrored(&opened), "seed {seed}");
@@ -128,7 +138,8 @@ fn cut_and_repeated(seed: u64) {
         let gone = PvIndex((n % 2) as u16);
         let mut image = opened.killed(seed);
         image.set_size(gone, 0);
-        let alone = try_open(image, &setup, &oracle, Some(5)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let alone =
+            try_open(image, &setup, &opened.client.oracle, Some(5)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert!(seen == alone.contents(), "seed {seed}: contents are lost with disk {}", gone.0);
     }
 }
@@ -246,13 +257,7 @@ fn linear_and_back(seed: u64) {
     made.judge(Since::Death);
     let again = open(made.killed(seed), &setup, &made, None, Since::Death);
     convert_all(&again).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    again.caught_up();
-    again.judge(Since::Death);
-    let gone = PvIndex((seed % 2) as u16);
-    fails(&again, gone, seed);
-    let mut image = again.killed(seed);
-    image.set_size(gone, 0);
-    let _alone = open(image, &setup, &again, Some(7), Since::Death);
+    outlives_a_disk(&again, &setup, seed);
 }
 
 #[test]
@@ -268,12 +273,7 @@ fn cut_while_linear(seed: u64) {
     let moments = before.disks.take_moments();
     let mut rng = Rng::new(seed);
     for n in 0..6 {
-        let moment = &moments[rng.below(moments.len() as u64) as usize];
-        let image = moment.power_cut(POLICIES[n % POLICIES.len()], &mut rng);
-        let oracle = Arc::new(Mutex::new(before.client.oracle.lock().clone()));
-        let opened = try_open(image, &setup, &oracle, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let check = opened.world.run(opened.client.group.check_open()).unwrap();
-        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}");
+        let opened = opened_after_cut(&before, &setup, &moments, POLICIES[n % POLICIES.len()], &mut rng);
         opened.caught_up();
         let seen = opened.contents();
         for id in origins(&opened) {
