@@ -295,6 +295,13 @@ fn a_conversion_to_linear_that_was_cut_is_repeated() {
     (0..scaled(8)).for_each(cut_while_linear);
 }
 
+/// The server dies, and the group is opened without a disk.
+fn open_alone(made: &Made, setup: &Setup, gone: PvIndex, seed: u64) -> Result<Made, Error> {
+    let mut image = made.killed(seed);
+    image.set_size(gone, 0);
+    try_open(image, setup, &made.client.oracle, Some(7))
+}
+
 /// A disk fails meanwhile. What can be read without it is right, and mirrored volumes have everything.
 fn lost_while_linear(seed: u64) {
     // With room for metadata on both.
@@ -328,10 +335,8 @@ fn lost_while_linear(seed: u64) {
     }));
     // Requests may have failed, too: those to the only copy of a block.
     drop(linear_under(&made, seed, ops));
-    let mut image = made.killed(seed);
-    image.set_size(gone, 0);
     let oracle = made.client.oracle.clone();
-    let alone = match try_open(image, &setup, &oracle, Some(7)) {
+    let alone = match open_alone(&made, &setup, gone, seed) {
         // Linear volumes do not keep metadata on both.
         Err(Error::MissingPv(_)) if are_all_linear(&made) => return,
         opened => opened.unwrap_or_else(|why| panic!("seed {seed}: {why}")),
@@ -408,10 +413,7 @@ fn shared_extents_stay(seed: u64) {
     assert!(done.shared > 0 || planted::is("shared_extents_lose_legs"), "seed {seed}: {done:?}");
     made.judge(Since::Death);
     let gone = PvIndex((seed / 2 % 2) as u16);
-    let mut image = made.killed(seed);
-    image.set_size(gone, 0);
-    let alone =
-        try_open(image, &setup, &made.client.oracle, Some(7)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let alone = open_alone(&made, &setup, gone, seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     for info in alone.client.group.volumes().iter().filter(|info| info.segment == SegmentType::Raid1) {
         let vol = number(info.uuid);
         let found = alone

@@ -149,10 +149,7 @@ fn a_linear_volume_in_use_becomes_a_mirror() {
         let point = world.mount("m", "rw");
         check_files(&point, 0..220);
         world.unmount("m");
-        let before = world.mount("before", "ro");
-        check_files(&before, 0..60);
-        assert!(!before.join("file70").exists());
-        world.unmount("before");
+        check_before(&world);
         close(&world);
         fs::rename(&away, disk).unwrap();
         let name = disk.file_name().unwrap().to_str().unwrap();
@@ -161,6 +158,14 @@ fn a_linear_volume_in_use_becomes_a_mirror() {
         wait_in_sync(&world);
         close(&world);
     }
+}
+
+/// The snapshot `before` has what was there when it was made, and nothing else.
+fn check_before(world: &World) {
+    let before = world.mount("before", "ro");
+    check_files(&before, 0..60);
+    assert!(!before.join("file70").exists());
+    world.unmount("before");
 }
 
 /// A volume in use moves from one disk to another as in LVM, by a second copy. The old disk leaves.
@@ -202,10 +207,7 @@ fn a_volume_in_use_moves_by_a_mirror() {
     let point = world.mount("m", "ro");
     check_files(&point, 0..220);
     world.unmount("m");
-    let before = world.mount("before", "ro");
-    check_files(&before, 0..60);
-    assert!(!before.join("file70").exists());
-    world.unmount("before");
+    check_before(&world);
     world.ok("check VG");
     close(&world);
 }

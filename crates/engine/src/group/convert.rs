@@ -14,7 +14,7 @@ use super::catalog::Catalog;
 use super::pools::is_pool;
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
-use crate::model::{PvExtents, SegmentType, TreeMeta};
+use crate::model::{PvExtents, SegmentType, TreeMeta, VolumeMeta};
 use crate::placement::{PlacedRun, Placement};
 use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
@@ -86,12 +86,20 @@ impl Group {
         }
         let volume = self.volume(id)?;
         let meta = volume.state.lock().stored_meta();
-        let refused = match &meta {
+        self.check_own_type(&meta)?;
+        match meta.segment {
+            SegmentType::Raid1 => Err(Error::Invalid("the volume is mirrored already".into())),
+            SegmentType::Linear => Ok(()),
+        }
+    }
+
+    /// Refuses volumes that have the type of another one.
+    pub(super) fn check_own_type(&self, meta: &VolumeMeta) -> Result<()> {
+        let refused = match meta {
             meta if is_pool(meta) || !meta.attributes.pool.is_empty() => "thin pools and their volumes stay linear",
             meta if meta.origin.is_some_and(|origin| self.catalog.read().volumes.contains_key(&origin)) => {
                 "a snapshot has the type of its origin: convert the origin"
             }
-            meta if meta.segment == SegmentType::Raid1 => "the volume is mirrored already",
             _ => return Ok(()),
         };
         Err(Error::Invalid(refused.into()))

@@ -17,7 +17,6 @@ use super::convert::{EXTENTS_TOGETHER, Family, in_runs};
 use super::mirrors::full_table;
 use super::move_state::Leaving;
 use super::moves::ZONES_KEPT;
-use super::pools::is_pool;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::zones::MAX_ZONES;
@@ -70,7 +69,6 @@ impl Group {
     pub async fn convert_to_linear(self: &Arc<Self>, id: VolumeId, from: &[PvIndex]) -> Result<LinearExtents> {
         self.claim_repair()?;
         let converted = self.linear_alone(id, from).await;
-        self.core.space.lock().release();
         self.end_repair();
         converted
     }
@@ -109,13 +107,25 @@ impl Group {
             trees.append(&mut self.other_linear_trees(family)?);
         }
         let extents = self.extents_of_trees(&trees, true).await?;
-        let alone = self.extents_alone(family, &extents).await?;
-        done.shared = (extents.len() - alone.len()) as u64;
-        let dropped = self.drop_legs(alone, from).await;
+        let dropped = self.drop_withheld(family, &extents, from, done).await;
         self.core.space.lock().release();
-        done.single += dropped?;
+        dropped?;
         // What was being freed is free then.
         self.checkpoint().await
+    }
+
+    /// The same for these extents. What is withheld for it stays so.
+    async fn drop_withheld(
+        self: &Arc<Self>,
+        family: &Family,
+        extents: &BTreeSet<u64>,
+        from: &[PvIndex],
+        done: &mut LinearExtents,
+    ) -> Result<()> {
+        let alone = self.extents_alone(family, extents).await?;
+        done.shared = (extents.len() - alone.len()) as u64;
+        done.single += self.drop_legs(alone, from).await?;
+        Ok(())
     }
 
     /// These extents, which are withheld, lose a leg. Returns how many.
@@ -136,12 +146,7 @@ impl Group {
     async fn is_there_to_convert(&self, id: VolumeId, from: &[PvIndex]) -> Result<bool> {
         let volume = self.volume(id)?;
         let meta = volume.state.lock().stored_meta();
-        if meta.origin.is_some_and(|origin| self.catalog.read().volumes.contains_key(&origin)) {
-            return Err(Error::Invalid("a snapshot has the type of its origin: convert the origin".into()));
-        }
-        if is_pool(&meta) || !meta.attributes.pool.is_empty() {
-            return Err(Error::Invalid("thin pools and their volumes are linear".into()));
-        }
+        self.check_own_type(&meta)?;
         let family = Family::of(&self.catalog.read(), id)?;
         let extents = self.extents_of_trees(&family.trees, true).await?;
         if extents.is_empty() && meta.segment == SegmentType::Linear {
@@ -282,15 +287,11 @@ impl Group {
         let ranges: Vec<Range<u64>> = extents.iter().map(blocks).collect();
         self.withhold_extents(&ranges).await?;
         // What is free now stays free, so none of it is found in a tree.
-        let mut used = BTreeMap::new();
-        for extent in extents {
-            let free = || {
-                let _gate = self.core.gate.read();
-                self.core.space.lock().free_in(self.core.alloc_context(), &blocks(extent))
-            };
-            let free = self.core.with_nodes_privileged(free).await?;
-            used.insert(*extent, Used { free, blocks: vec![0; extent_blocks.div_ceil(64) as usize] });
-        }
+        let mut used: BTreeMap<u64, Used> = {
+            let space = self.core.space.lock();
+            let unseen = |free| Used { free, blocks: vec![0; extent_blocks.div_ceil(64) as usize] };
+            space.pvs().withheld().map(|(part, free)| (part.start / extent_blocks, unseen(free))).collect()
+        };
         self.note_used(&family.trees, &mut used).await?;
         if used.values().any(|used| !used.is_all(extent_blocks)) {
             let others = self.other_linear_trees(family)?;
@@ -320,15 +321,13 @@ impl Group {
     fn other_linear_trees(&self, family: &Family) -> Result<BTreeSet<TreeId>> {
         let catalog = self.catalog.read();
         let mut trees = BTreeSet::new();
-        let ids: Vec<VolumeId> = catalog.volumes.keys().copied().collect();
-        for id in ids {
-            let volume = &catalog.volumes[&id];
+        for (id, volume) in &catalog.volumes {
             let is_known = {
                 let state = volume.state.lock();
                 state.meta.segment != SegmentType::Linear || trees.contains(&state.head.id)
             };
-            if !is_known && !family.volumes.contains(&id) {
-                trees.append(&mut Family::of(&catalog, id)?.trees);
+            if !is_known && !family.volumes.contains(id) {
+                trees.append(&mut Family::of(&catalog, *id)?.trees);
             }
         }
         Ok(trees)

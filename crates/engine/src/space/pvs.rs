@@ -95,6 +95,11 @@ impl Pvs {
         self.settle();
     }
 
+    /// What is withheld: each part, and how many of its blocks are free in the free tree.
+    pub fn withheld(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.withheld.iter().cloned()
+    }
+
     /// This many free blocks moved to another physical volume.
     pub fn moved(&mut self, free: u64, from: usize, to: usize) {
         self.pvs[from].free = self.pvs[from].free.saturating_sub(free);
