@@ -6,7 +6,7 @@ use crate::disk::{Segment, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::intents::INTENTS_OFFSET;
 use crate::format::superblock::DATA_OFFSET;
-use crate::format::tally::{TALLY_OFFSET, Tally};
+use crate::format::tally::{TALLY_OFFSET, Tally, TallyRecord};
 use crate::planted::must_be_found;
 use crate::runtime::{Runtime, Task};
 use parking_lot::Mutex;
@@ -496,6 +496,31 @@ fn one_returns() {
 fn one_that_returns_has_the_present_tally() {
     one_returns();
     must_be_found("returned_uncounted", one_returns);
+}
+
+/// ML11: a disk without legs returns. Another one, which had legs and has left, had its place in the table.
+fn one_without_legs_returns_to_a_place_of_another() {
+    let made = made(LegsState::default());
+    made.finish(made.write(0, 1)).unwrap();
+    made.work();
+    for pv in 0..2 {
+        let mut sectors = made.driven.sectors.lock();
+        let stored = sectors.get_mut(&(pv, TALLY_OFFSET)).unwrap();
+        let mut tally = Tally::decode(stored, 7).unwrap();
+        tally.known[2] = tally.own;
+        stored[..TallyRecord::SIZE].copy_from_slice(&tally.encode(7));
+    }
+    let mut without = LegsState::default();
+    without.out.set(2, true);
+    let (alone, opened) = made.again(without);
+    opened.unwrap();
+    alone.finish(alone.legs.prepare_return(PvIndex(2))).unwrap();
+}
+
+#[test]
+fn one_without_legs_is_no_older_copy() {
+    one_without_legs_returns_to_a_place_of_another();
+    must_be_found("place_counts", one_without_legs_returns_to_a_place_of_another);
 }
 
 /// ML6: a sector of bits holds rubbish.

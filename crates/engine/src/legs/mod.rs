@@ -32,7 +32,8 @@
 //! * ML11 While mirrors are written, all disks with legs that are in count together: each gets the next *tally*, and then
 //!   each records that the others have it. This is done when writing begins after a pause, once in a round, and before
 //!   bits are cleared, when the data is durable. A disk with a lower tally than another one has recorded is an older copy,
-//!   and is not taken in. One that joins or returns gets the present tally. So what a disk lacks that is taken in lies in
+//!   and is not taken in. Disks without legs are not compared: what is recorded for their places may be of others, which
+//!   have left. One that joins or returns gets the present tally. So what a disk lacks that is taken in lies in
 //!   open regions. (Two copies whose tallies are the same are taken for equals: an older copy from the last 30 seconds of a
 //!   group that did not end is not known.)
 
