@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, PageBuf};
 use rowen_engine::error::{Error, Result};
 use rowen_engine::group::{
-    Attributes, FullPolicy, Group, NewSnapshot, NewVolume, SegmentType, Volume, VolumeKind, VolumeState,
+    Attributes, FullPolicy, Group, NewSnapshot, NewVolume, SegmentType, StripeLayout, Volume, VolumeKind, VolumeState,
 };
 use rowen_engine::units::{Uuid, VolumeId};
 use std::future::Future;
@@ -156,14 +156,23 @@ impl Client {
             (oracle.segment, oracle.is_mixed)
         };
         let is_linear = segment == SegmentType::Linear || is_mixed && (vol % 3 == 2 || self.group.info().pvs.len() < 2);
-        let done = match is_linear {
-            true => self.group.create_volume(new).await,
-            false => self.group.create_mirrored(new, &[]).await,
+        let done = match segment {
+            _ if is_linear => self.group.create_volume(new).await,
+            SegmentType::Striped => self.group.create_striped(new, self.stripe_layout(), &[]).await,
+            _ => self.group.create_mirrored(new, &[]).await,
         };
         if let Some(outcome) = outcome(&done) {
             self.oracle.lock().end_create(command, outcome);
         }
         done.map(|_| vol)
+    }
+
+    /// How striped volumes lie on this group's disks: as they do, or on up to three.
+    fn stripe_layout(&self) -> StripeLayout {
+        let info = self.group.info();
+        let columns = info.pvs.len().clamp(2, 3) as u8;
+        let shift = info.extent_blocks.trailing_zeros().min(2) as u8;
+        self.group.stripe_info().map_or(StripeLayout { columns, shift }, |info| info.layout)
     }
 
     /// One atomic snapshot of all `origins`.

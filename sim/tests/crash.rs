@@ -27,6 +27,10 @@ fn setup(seed: u64) -> Setup {
         6 => setup.extent_blocks = 32,
         _ => {}
     }
+    if seed % 16 == 3 {
+        setup.segment = SegmentType::Striped;
+        setup.pvs[0].size += 4 << 20;
+    }
     if seed % 4 == 2 {
         setup.segment = SegmentType::Raid1;
         setup.pvs[0].size += 4 << 20;

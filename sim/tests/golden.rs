@@ -6,23 +6,24 @@
 //! records that no checkpoint contains. No flush covered one of these, and its data is missing. `ROWEN_GOLDEN=write`
 //! makes a missing image, for a new version. `v1.txt` lists the contents of the image; no program writes it.
 //!
-//! There are five more groups:
+//! There are six more groups:
 //!
 //! 1. The first physical volume left (`FEATURE_GAPS`), so the journal is at its second place.
 //! 2. One physical volume is not allocatable (`FEATURE_ALLOCATION`).
 //! 3. The group was opened without one of its physical volumes (`FEATURE_MEMBERS`).
 //! 4. The journal has two copies (`FEATURE_SECOND_JOURNAL`).
 //! 5. There is a bookmark (`FEATURE_BOOKMARKS`).
+//! 6. There are a striped and a mirrored volume (`FEATURE_STRIPES`, `FEATURE_MIRRORS`).
 
 use rowen_engine::disk::{Disks, PageBuf, PvGeometry, PvIndex};
 use rowen_engine::error::Error;
 use rowen_engine::format::superblock::{
-    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_SECOND_JOURNAL, SLOTS,
-    Superblock, VERSION,
+    COPY_OFFSETS, FEATURE_ALLOCATION, FEATURE_BOOKMARKS, FEATURE_GAPS, FEATURE_MEMBERS, FEATURE_MIRRORS,
+    FEATURE_SECOND_JOURNAL, FEATURE_STRIPES, SLOTS, Superblock, VERSION,
 };
 use rowen_engine::group::{
     Attributes, Changed, Config, Content, FullPolicy, Group, NewGroup, NewPv, NewSnapshot, NewVolume, PvExtents,
-    Volume, VolumeKind, VolumeState, point_identity,
+    SegmentType, StripeLayout, Volume, VolumeKind, VolumeState, point_identity,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use rowen_sim::disk::{Image, SimDisks};
@@ -601,6 +602,74 @@ fn judge_with_a_bookmark(image: &Image) {
         group.close().await.unwrap();
     });
     assert!(features(&sim.current()) & FEATURE_BOOKMARKS == 0);
+}
+
+const LAYOUT: StripeLayout = StripeLayout { columns: 2, shift: 2 };
+
+/// A striped and a mirrored volume over two physical volumes, each with a snapshot. Blocks 0 to 39 of each were
+/// written before it, and blocks 10 to 14 after it.
+fn make_over_several() -> Image {
+    let world = World::new(1);
+    let disks = SimDisks::new(world.handle(), &[PV; 2]);
+    let (as_disks, runtime) = (disks.clone() as Arc<dyn Disks>, world.handle());
+    world.run(async move {
+        let pvs = (1..3).map(|number| NewPv { uuid: Uuid([0xD0 + number; 16]) }).collect();
+        let spec =
+            NewGroup { uuid: Uuid([0x66; 16]), name: "several".into(), extent_blocks: 64, pvs, second_journal: None };
+        Group::create(as_disks.clone(), spec).await.unwrap();
+        let group = Group::open(as_disks, runtime, config()).await.unwrap();
+        let striped = new_volume("striped", VolumeKind::Thick, 2 * 64, 1);
+        let striped = group.create_striped(striped, LAYOUT, &[]).await.unwrap();
+        let mirrored = new_volume("mirrored", VolumeKind::Thick, 2 * 64, 2);
+        let mirrored = group.create_mirrored(mirrored, &[]).await.unwrap();
+        for (id, name, number) in [(striped, "of-striped", 5), (mirrored, "of-mirrored", 6)] {
+            let volume = group.volume(id).unwrap();
+            fill(&volume, 0, 40, 0x30 + number).await;
+            snapshot(&group, id, name, number, None, true).await;
+            fill(&volume, 10, 5, 0x40 + number).await;
+            volume.flush().await.unwrap();
+        }
+    });
+    disks.moment().killed(&mut Rng::new(1))
+}
+
+fn judge_over_several(image: &Image) {
+    assert_eq!(features(image) & (FEATURE_STRIPES | FEATURE_MIRRORS), FEATURE_STRIPES | FEATURE_MIRRORS);
+    let world = World::new(9);
+    let disks = SimDisks::with_image(world.handle(), image.clone());
+    let runtime = world.handle();
+    world.run(async move {
+        let group = Group::open(disks as Arc<dyn Disks>, runtime, config()).await.unwrap();
+        assert_eq!(group.stripe_info().unwrap().layout, LAYOUT);
+        assert!(group.mirror_info().extents >= 2);
+        for (name, segment, written, later) in [
+            ("striped", SegmentType::Striped, 0x35, Some(0x45)),
+            ("of-striped", SegmentType::Striped, 0x35, None),
+            ("mirrored", SegmentType::Raid1, 0x36, Some(0x46)),
+            ("of-mirrored", SegmentType::Raid1, 0x36, None),
+        ] {
+            let info = group.volumes().into_iter().find(|info| info.name == name).unwrap();
+            assert_eq!(info.segment, segment, "{name}");
+            let len = info.blocks * BLOCK_SIZE;
+            let volume = group.volume(info.id).unwrap();
+            let found = volume.read(0, len as u32, PageBuf::zeroed(len as usize)).await.unwrap();
+            let expected = |block: u64| match block {
+                10..15 => later.unwrap_or(written),
+                0..40 => written,
+                _ => 0,
+            };
+            for (block, bytes) in (0..).zip(found.as_slice().chunks(BLOCK_SIZE as usize)) {
+                assert!(bytes.iter().all(|byte| *byte == expected(block)), "{name}, block {block}: {}", bytes[0]);
+            }
+        }
+        assert_eq!(group.check_open().await.unwrap().findings, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_golden_group_over_several_physical_volumes_opens() {
+    let what = "over several physical volumes";
+    made_and_kept("v1-several.image", what, &make_over_several()).iter().for_each(judge_over_several);
 }
 
 #[test]

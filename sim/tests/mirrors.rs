@@ -499,16 +499,17 @@ fn a_disk_with_legs_does_not_leave() {
     assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
 }
 
-/// MZ1: mirrored extents are made under writes that need them. The power is cut meanwhile.
-fn made_under_writes(seed: u64) {
-    let setup = setup(2);
+/// MZ1: mirrored or striped extents are made under writes that need them. The power is cut meanwhile.
+pub fn made_under_writes(segment: SegmentType, seed: u64) {
+    let setup = Setup { segment, ..setup(2) };
     let world = World::new(seed);
     let (disks, group) = setup.make(&world).unwrap();
     let client = Client::new(world.handle(), group, Arc::default());
     client.oracle.lock().segment = setup.segment;
     let spec = VolumeSpec { kind: VolumeKind::Thin, blocks: 8192, chunk_blocks: 1, full: FullPolicy::Fail };
     let vols: Vec<Vol> = (0..2).map(|_| world.run(client.create(spec)).unwrap()).collect();
-    let before = client.group.mirror_info().extents;
+    let extents = |group: &Group| group.mirror_info().extents + group.stripe_info().map_or(0, |info| info.extents);
+    let before = extents(&client.group);
     disks.keep_moments();
     let (mut rng, handle) = (Rng::new(seed), world.handle());
     let writers = (0..4).map(|n| {
@@ -525,7 +526,7 @@ fn made_under_writes(seed: u64) {
     for done in world.run(client.together(writers.collect())) {
         done.unwrap();
     }
-    assert!(client.group.mirror_info().extents > before, "seed {seed}");
+    assert!(extents(&client.group) > before, "seed {seed}");
     let moments = disks.take_moments();
     for n in 0..12 {
         let moment = &moments[rng.below(moments.len() as u64) as usize];
@@ -540,18 +541,18 @@ fn made_under_writes(seed: u64) {
 
 #[test]
 fn zones_are_made_under_writes() {
-    (0..scaled(8)).for_each(made_under_writes);
+    (0..scaled(8)).for_each(|seed| made_under_writes(SegmentType::Raid1, seed));
 }
 
 #[test]
 fn zones_whose_blocks_are_used_too_early_are_found() {
-    must_be_found("zones_freed_early", || (0..8).for_each(made_under_writes));
+    must_be_found("zones_freed_early", || (0..8).for_each(|seed| made_under_writes(SegmentType::Raid1, seed)));
 }
 
 /// S8
 #[test]
 fn a_mirror_whose_blocks_have_one_leg_is_found() {
-    must_be_found("mirror_not_mirrored", || (0..4).for_each(made_under_writes));
+    must_be_found("mirror_not_mirrored", || (0..4).for_each(|seed| made_under_writes(SegmentType::Raid1, seed)));
 }
 
 #[test]

@@ -56,6 +56,9 @@ mod mirrors_test;
 mod missing_test;
 #[cfg(test)]
 #[allow(clippy::too_many_lines, reason = "transcripts are tables")]
+mod stripes_test;
+#[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "transcripts are tables")]
 mod transcript_test;
 
 use console::Console;

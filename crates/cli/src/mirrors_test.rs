@@ -222,15 +222,15 @@ fn what_cannot_be_made_is_refused() {
         rc=3
 
         $ lvcreate --type raid10 -m1 -i2 -L 8M v
-        E|  Segment type \"raid10\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; nothing is striped.
+        E|  Segment type \"raid10\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1, for stripes --type striped --stripes N; both together are not supported.
         rc=5
 
         $ lvcreate --type raid0 -i2 -L 8M v
-        E|  Segment type \"raid0\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots. Nothing is striped: use --type linear.
+        E|  Segment type \"raid0\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots. Use --type striped --stripes N.
         rc=5
 
         $ lvcreate --type raid6 -L 8M v
-        E|  Segment type \"raid6\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware).
+        E|  Segment type \"raid6\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware).
         rc=5",
     );
 }
@@ -401,7 +401,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  Volume group \"v\": The copies of mirrored volumes cannot be moved; move the other volumes by name.
+        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved; move the other volumes by name.
         rc=5",
     );
 }

@@ -243,7 +243,7 @@ options! {
     Snapshot Some('s'), "snapshot", Kind::Flag, "Make a snapshot of the named volume.";
     Thin Some('T'), "thin", Kind::Flag, "Make a thin volume, a thin pool, or both.";
     ThinPool None, "thinpool", Kind::Text("LV"), "The thin pool to make, or to make the volume in.";
-    Type None, "type", Kind::Word(ALL_TYPES), "What to make: linear, striped (as linear), raid1 or mirror (two copies on two physical volumes), snapshot, thin or thin-pool; others are refused.";
+    Type None, "type", Kind::Word(ALL_TYPES), "What to make: linear, striped (with --stripes), raid1 or mirror (two copies on two physical volumes), snapshot, thin or thin-pool; others are refused.";
     ChunkSize Some('c'), "chunksize", Kind::Size('k'),
         "Contiguous space that the first write to a shared chunk reserves (4k to 512k).";
     MorePoolMetadata None, "poolmetadatasize", Kind::Change('m'), "Accepted for LVM's clients: metadata grows by itself.";
@@ -285,9 +285,9 @@ options! {
     PoolMetadata None, "poolmetadata", Kind::Text("LV"), "A volume that goes into the pool: its contents and its name go.";
     Repair None, "repair", Kind::Flag, "Give a mirrored volume its second copy again after vgreduce --removemissing. Refused for others: see rowen check.";
     StartPoll None, "startpoll", Kind::Flag, "Accepted for LVM's clients: nothing is polled.";
-    Stripes Some('i'), "stripes", Kind::Number, "More than one: accepted with a warning, the volume is linear.";
+    Stripes Some('i'), "stripes", Kind::Number, "Physical volumes between which the blocks of the volume alternate (1 to 32). All striped volumes of a group have the same number, and the same stripesize.";
     ConvertStripes None, "stripes", Kind::Number, "Accepted for LVM's clients; does nothing.";
-    StripeSize Some('I'), "stripesize", Kind::Size('k'), "Accepted for LVM's clients; does nothing.";
+    StripeSize Some('I'), "stripesize", Kind::Size('k'), "What follows each other on one physical volume of a striped volume: a power of two from 4k to one extent (default 64k).";
     Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Copies besides the first: 1 for a mirrored volume, 0 for a linear one. A volume keeps what it was made with.";
     MirrorLog None, "mirrorlog", Kind::Word(&["core", "disk"]), "Accepted for LVM's clients: what has to be compared after a crash is always kept on the disks.";
     NoSync None, "nosync", Kind::Flag, "Accepted for LVM's clients: new mirrored volumes are in sync at once.";

@@ -311,6 +311,7 @@ pub const COMMANDS: &[Command] = &[
         forms: &[
             "-L Size|-l Extents [-n LV] VG [PV[:PE[-PE]] ...]",
             "--type raid1|-m 1 -L Size|-l Extents [-n LV] VG [PV ...]",
+            "-i Stripes [-I StripeSize] -L Size|-l Extents [-n LV] VG [PV ...]",
             "-s [-L Size|-l Extents] [-n LV] VG/LV",
             "-s --thinpool VG/POOL [-n LV] VG/LV",
             "-V Size [-n LV] -T VG/POOL",
@@ -379,6 +380,7 @@ pub const COMMANDS: &[Command] = &[
         examples: &[
             ("lvcreate -L 3G -n original vg0", "a volume of 3 GiB"),
             ("lvcreate --type raid1 -L 3G -n safe vg0", "a volume of 3 GiB with two copies of its data, on two disks"),
+            ("lvcreate -i 2 -L 3G -n fast vg0", "a volume of 3 GiB whose blocks alternate between two disks"),
             ("lvcreate -s -n before vg0/original", "a snapshot that shares the group's free space"),
             ("lvcreate -s -L 2G -n before vg0/original", "a snapshot with 2 GiB set aside for it"),
             ("lvcreate -T -L 100G vg0/pool", "a thin pool"),

@@ -1026,7 +1026,7 @@ fn what_lvm_says_where_nothing_is_to_be_done() {
         rc=0
 
         $ lvconvert -y --type cache --cachepool cp vg0/lv1
-        E|  Segment type \"cache\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.
+        E|  Segment type \"cache\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots.
         rc=5
 
         $ lvconvert -y --splitcache vg0/lv1
@@ -1038,7 +1038,7 @@ fn what_lvm_says_where_nothing_is_to_be_done() {
         rc=5
 
         $ lvcreate --type vdo -L 8M -V 16M --compression y --deduplication y -n v vg0/vpool
-        E|  Segment type \"vdo\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.
+        E|  Segment type \"vdo\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots.
         rc=5
 
         $ pvremove -f /dev/ubdb
@@ -2218,8 +2218,8 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
     play(
         &mut world,
         "$ lvcreate --yes -n str -W y -L 20971520b --type striped --stripes 2 --stripesize 65536b v
+        O|  Rounding size 20.00 MiB (5 extents) up to stripe boundary size 24.00 MiB (6 extents).$
         O|  Logical volume \"str\" created.$
-        E|  WARNING: Stripes are not supported; the logical volume is linear.
         rc=0
 
         $ lvcreate -L 16M -i 3 -I 64k -n s3 v
@@ -2227,7 +2227,7 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         rc=5
 
         $ lvcreate -L 8M --type raid5 -i 2 -n r v
-        E|  Segment type \"raid5\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware).
+        E|  Segment type \"raid5\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots. For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware).
         rc=5
 
         $ lvcreate -L 8M --type raid1 --mirrors 1 --nosync --raidintegrity y -n r v
@@ -2240,7 +2240,7 @@ fn what_clients_ask_for_is_accepted_or_refused_with_a_reason() {
         E|  Error during parsing of command line.
         rc=3
 
-        $ lvcreate -L 8M -m0 -r auto -My --major 253 --minor 9 --alloc anywhere -C y --metadataprofile p -n plain v /dev/ubdb:0-9
+        $ lvcreate -L 8M -m0 -r auto -My --major 253 --minor 9 --alloc anywhere -C y --metadataprofile p -n plain v /dev/ubdb:20-29
         O|  Logical volume \"plain\" created.$
         rc=0
 

@@ -6,7 +6,9 @@
 //! [`Document::read`] of [`Document::write`] gives the same document. Any other text gives a document or an error with
 //! a line number.
 
-use crate::protocol::{AllocPolicy, FullPolicy, GroupAttributes, GroupReport, SegmentType, VolumeKind, VolumeReport};
+use crate::protocol::{
+    AllocPolicy, FullPolicy, GroupAttributes, GroupReport, SegmentType, Stripes, VolumeKind, VolumeReport,
+};
 use crate::syntax::{self, Error, Section, wrong};
 use crate::units::sentence;
 use crate::{names, time, uuids};
@@ -60,6 +62,8 @@ pub struct Volume {
     pub uuid: Uuid,
     pub kind: VolumeKind,
     pub segment: SegmentType,
+    /// Of a striped volume.
+    pub stripes: Option<Stripes>,
     pub extents: u64,
     pub read_only: bool,
     pub autoactivate: bool,
@@ -93,6 +97,7 @@ impl Document {
     /// The document of a group.
     pub fn of(report: &GroupReport, origin: Origin) -> Document {
         let extent = report.extent_blocks.max(1);
+        let stripes = report.stripes.map(|own| own.layout);
         let pvs = report.pvs.iter().map(|pv| Pv {
             uuid: pv.uuid,
             path: pv.path.clone(),
@@ -110,7 +115,7 @@ impl Document {
             extent_blocks: report.extent_blocks,
             attributes: report.attributes.clone(),
             pvs: pvs.collect(),
-            volumes: report.volumes.iter().map(|volume| Volume::of(volume, extent)).collect(),
+            volumes: report.volumes.iter().map(|volume| Volume::of(volume, extent, stripes)).collect(),
         }
     }
 
@@ -302,6 +307,17 @@ fn sectors(number: u64, line: usize) -> Result<u64, Error> {
     number.checked_mul(SECTOR).ok_or_else(|| wrong(line, "a size is too large"))
 }
 
+/// The stripes of a striped segment.
+fn stripes(segment: &Section) -> Result<Option<Stripes>, Error> {
+    let Some(count) = segment.number("stripe_count")? else { return Ok(None) };
+    let size = segment.need("stripe_size", segment.number("stripe_size"))?;
+    let blocks = u32::try_from(sectors(size, segment.line)? / BLOCK_SIZE);
+    match (u8::try_from(count), blocks) {
+        (Ok(columns), Ok(blocks)) => Ok(Some(Stripes { columns, blocks })),
+        _ => Err(wrong(segment.line, format!("no volume has {count} stripes of {size} sectors"))),
+    }
+}
+
 impl Pv {
     fn read(section: &Section) -> Result<Pv, Error> {
         let size = |name: &str| sectors(section.need(name, section.number(name))?, section.line);
@@ -318,13 +334,14 @@ impl Pv {
 }
 
 impl Volume {
-    fn of(volume: &VolumeReport, extent_blocks: u64) -> Volume {
+    fn of(volume: &VolumeReport, extent_blocks: u64, stripes: Option<Stripes>) -> Volume {
         let attributes = &volume.attributes;
         Volume {
             name: volume.name.clone(),
             uuid: volume.uuid,
             kind: volume.kind,
             segment: volume.segment,
+            stripes: stripes.filter(|_| volume.is_striped()),
             extents: volume.blocks.div_ceil(extent_blocks),
             read_only: volume.read_only,
             autoactivate: attributes.autoactivate,
@@ -346,8 +363,11 @@ impl Volume {
             _ if !self.pool.is_empty() && self.pool == self.name => "thin-pool",
             (Some(_), _) if self.pool.is_empty() => "snapshot",
             (_, VolumeKind::Thin) => "thin",
-            (_, VolumeKind::Thick) if self.segment == SegmentType::Raid1 => "raid1",
-            (_, VolumeKind::Thick) => "linear",
+            (_, VolumeKind::Thick) => match self.segment {
+                SegmentType::Linear => "linear",
+                SegmentType::Raid1 => "raid1",
+                SegmentType::Striped => "striped",
+            },
         }
     }
 
@@ -371,6 +391,11 @@ impl Volume {
         writeln!(to, "\n\t\t\t\ttype = \"{}\"", self.segment_type())?;
         if self.segment == SegmentType::Raid1 {
             writeln!(to, "\t\t\t\tdevice_count = 2")?;
+        }
+        if let Some(stripes) = self.stripes {
+            let size = stripes.bytes();
+            writeln!(to, "\t\t\t\tstripe_count = {}", stripes.columns)?;
+            writeln!(to, "\t\t\t\tstripe_size = {}\t# {}", size / SECTOR, sentence(size))?;
         }
         if self.kind == VolumeKind::Thin {
             writeln!(to, "\t\t\t\tallocation = \"on-write\"")?;
@@ -410,10 +435,12 @@ impl Volume {
                 None => VolumeKind::Thick,
             },
             segment: match segment.number("device_count")? {
+                None if segment.number("stripe_count")?.is_some() => SegmentType::Striped,
                 Some(2) => SegmentType::Raid1,
                 None | Some(1) => SegmentType::Linear,
                 Some(other) => return Err(wrong(segment.line, format!("no volume has {other} copies of its data"))),
             },
+            stripes: stripes(segment)?,
             extents: segment.need("extent_count", segment.number("extent_count"))?,
             read_only: !section.texts("status")?.iter().any(|status| status == "WRITE"),
             autoactivate: !flags.iter().any(|flag| flag == NO_AUTO),

@@ -6,6 +6,7 @@ fn volume(name: &str, number: u8) -> Volume {
         uuid: Uuid([number; 16]),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         extents: 25,
         read_only: false,
         autoactivate: true,
@@ -36,6 +37,8 @@ fn document() -> Document {
     let pool = Volume { kind: VolumeKind::Thin, pool: "pool".into(), ..volume("pool", 3) };
     let thin = Volume { kind: VolumeKind::Thin, pool: "pool".into(), sector: 4096, ..volume("1", 4) };
     let mirror = Volume { segment: SegmentType::Raid1, ..volume("mirror", 5) };
+    let stripes = Some(Stripes { columns: 3, blocks: 16 });
+    let striped = Volume { segment: SegmentType::Striped, stripes, ..volume("striped", 6) };
     Document {
         origin: Origin { description: "Created *after* executing 'lvcreate \"x\"'".into(), host: "h".into(), time: 1 },
         name: "vg-0".into(),
@@ -59,7 +62,7 @@ fn document() -> Document {
             is_allocatable: false,
             tags: vec!["ssd".into()],
         }],
-        volumes: vec![volume("data", 1), snapshot, pool, thin, mirror],
+        volumes: vec![volume("data", 1), snapshot, pool, thin, mirror, striped],
     }
 }
 

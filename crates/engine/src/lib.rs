@@ -25,6 +25,7 @@ pub mod placement;
 pub mod planted;
 pub mod runtime;
 pub mod space;
+mod stripes;
 pub mod units;
 pub mod unproven;
 pub mod volume;

@@ -112,6 +112,13 @@ pub enum SegmentType {
     Linear,
     /// Each block is on two: a mirror.
     Raid1,
+    /// Each block is on one. They alternate between several.
+    Striped,
+}
+
+impl SegmentType {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [SegmentType; 3] = [SegmentType::Linear, SegmentType::Raid1, SegmentType::Striped];
 }
 
 /// The layout of a volume that was partly overwritten while it had a snapshot.

@@ -7,20 +7,28 @@
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::codec::RECORD_LIMIT;
 use crate::format::superblock::{DATA_OFFSET, GroupRoot, PvEntry};
-use crate::format::zones::{self, MIRRORED_FROM, Zone, ZonePlace};
+use crate::format::zones::{self, Column, MIRRORED_FROM, Zone, ZonePlace};
 use crate::legs::{Leg, MirroredRun};
+use crate::model::SegmentType;
 use crate::planted;
+use crate::stripes::StripeSet;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 
-/// VG blocks that follow each other on one physical volume.
+mod striped;
+
+/// Added to the number of a striped set, in the place of a physical volume.
+const SETS: u16 = 1 << 15;
+
+/// VG blocks that follow each other on one physical volume, or in one striped set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedRun {
     /// Its first VG block, and the block behind its last.
     pub start: u64,
     pub end: u64,
+    /// The physical volume. If the run [is striped](Self::is_striped) it is none.
     pub pv: u16,
-    /// The first block on the physical volume, counted from the first of its extents.
+    /// The first block on the physical volume, counted from the first of its extents, or in the striped set.
     pub at: u64,
     /// The second leg of mirrored blocks: the physical volume, and the first block there.
     pub second: Option<(u16, u64)>,
@@ -34,6 +42,20 @@ impl PlacedRun {
     /// Blocks from `start` to `end` that have one place.
     pub fn plain(start: u64, end: u64, pv: u16, at: u64) -> PlacedRun {
         PlacedRun { start, end, pv, at, second: None, is_filling: false, is_mirrored: false }
+    }
+
+    /// Whether its blocks alternate between physical volumes.
+    pub fn is_striped(&self) -> bool {
+        self.pv >= SETS
+    }
+
+    /// The type of the volumes that take their blocks there.
+    pub fn segment(&self) -> SegmentType {
+        match (self.is_striped(), self.is_mirrored) {
+            (true, _) => SegmentType::Striped,
+            (false, true) => SegmentType::Raid1,
+            (false, false) => SegmentType::Linear,
+        }
     }
 
     /// Whether `next` continues this run, both in numbers and on the physical volumes.
@@ -98,6 +120,8 @@ pub struct Placement {
     pub pvs: Vec<PvEntry>,
     /// In the order of VG blocks.
     runs: Vec<PlacedRun>,
+    /// Striped sets, each with the run of the same place among striped runs.
+    sets: Vec<StripeSet>,
     has_gaps: bool,
     /// The first mirrored block (Z4). None: homes are in the way, and nothing can be mirrored.
     mirrored_from: Option<u64>,
@@ -159,18 +183,37 @@ impl Placement {
             let parts = zones::outside(zones, &home);
             runs.extend(parts.map(|part| run(part.clone(), index, part.start - home.start)));
         }
-        let zones = zones.iter().filter_map(|zone| Some((zone, zone.place?)));
-        runs.extend(zones.map(|(zone, ZonePlace { pv, first_pe })| PlacedRun {
-            second: zone.second.map(|second| (second.pv, second.first_pe * extent_blocks)),
-            is_filling: zone.is_filling,
-            is_mirrored: zone.is_mirrored(extent_blocks),
-            ..run(zone.first_extent..zone.first_extent + zone.extents, pv, first_pe)
-        }));
-        Placement::of_runs(extent_blocks, pvs, runs)
+        let placed = zones.iter().filter_map(|zone| Some((zone, zone.place?)));
+        let mut sets: Vec<StripeSet> = Vec::new();
+        for (zone, ZonePlace { pv, first_pe }) in placed {
+            let extents = zone.first_extent..zone.first_extent + zone.extents;
+            let own = PlacedRun {
+                second: zone.second.map(|second| (second.pv, second.first_pe * extent_blocks)),
+                is_filling: zone.is_filling,
+                is_mirrored: zone.is_mirrored(extent_blocks),
+                ..run(extents, pv, first_pe)
+            };
+            match (zone.column, sets.last_mut()) {
+                (None, _) => runs.push(own),
+                (Some(Column { number: 1.., .. }), Some(set)) => {
+                    set.places.push((pv, own.at));
+                    if let Some(striped) = runs.last_mut() {
+                        striped.end = own.end;
+                    }
+                }
+                (Some(Column { layout, .. }), _) => {
+                    runs.push(PlacedRun { pv: SETS + sets.len() as u16, at: 0, ..own });
+                    sets.push(StripeSet { layout, places: vec![(pv, own.at)] });
+                }
+            }
+        }
+        Placement::of_runs(extent_blocks, pvs, runs, &sets)
     }
 
-    fn of_runs(extent_blocks: u64, pvs: Vec<PvEntry>, mut runs: Vec<PlacedRun>) -> Placement {
+    /// `sets`: those of which the runs are parts.
+    fn of_runs(extent_blocks: u64, pvs: Vec<PvEntry>, mut runs: Vec<PlacedRun>, sets: &[StripeSet]) -> Placement {
         runs.sort_unstable_by_key(|run| run.start);
+        let sets = of_their_own(&mut runs, sets);
         runs.dedup_by(|next, run| {
             let continues = run.continues(next);
             run.end = if continues { next.end } else { run.end };
@@ -181,7 +224,7 @@ impl Placement {
         let from = MIRRORED_FROM.next_multiple_of(extent_blocks);
         let homes = pvs.iter().map(|pv| (pv.first_extent + pv.extents) * extent_blocks).max();
         let mirrored_from = (homes.unwrap_or(0) <= from).then_some(from);
-        Placement { extent_blocks, pvs, runs, has_gaps, mirrored_from }
+        Placement { extent_blocks, pvs, runs, sets, has_gaps, mirrored_from }
     }
 
     /// The zones that describe this placement with its table of physical volumes.
@@ -191,15 +234,26 @@ impl Placement {
             let home = self.pvs[usize::from(run.pv)].first_extent * self.extent_blocks;
             home + run.at == run.start
         };
-        let away = self.runs.iter().filter(|run| !is_home(run) || run.is_mirrored).map(|run| Zone {
+        let (striped, others): (Vec<&PlacedRun>, Vec<&PlacedRun>) = self.runs.iter().partition(|run| run.is_striped());
+        let away = others.into_iter().filter(|run| !is_home(run) || run.is_mirrored).map(|run| Zone {
             first_extent: extents(run.start),
             extents: extents(run.end - run.start),
             place: Some(ZonePlace { pv: run.pv, first_pe: extents(run.at) }),
             second: run.second.map(|(pv, at)| ZonePlace { pv, first_pe: extents(at) }),
             is_filling: run.is_filling,
             is_converted: run.is_mirrored != self.is_high(run.start),
+            column: None,
         });
         let mut zones: Vec<Zone> = away.collect();
+        for run in striped {
+            let set = self.set_of(run);
+            let each = extents(run.end - run.start) / u64::from(set.layout.columns);
+            zones.extend((0..).zip(&set.places).map(|(number, (pv, at))| Zone {
+                place: Some(ZonePlace { pv: *pv, first_pe: extents(*at) }),
+                column: Some(Column { layout: set.layout, number }),
+                ..Zone::nowhere(extents(run.start) + u64::from(number) * each, each)
+            }));
+        }
         // Numbers of a home range without blocks.
         for pv in &self.pvs {
             let home = pv.first_extent..pv.first_extent + pv.extents;
@@ -242,7 +296,7 @@ impl Placement {
                 runs.push(PlacedRun { start, end: start + (part.end - part.start), ..part });
             }
         }
-        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs, &self.sets)
     }
 
     /// The same with mirrored blocks in the place of these pairs of runs. Also returns the mirrored numbers.
@@ -272,7 +326,7 @@ impl Placement {
             numbers.push(number..end);
             number = end;
         }
-        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), numbers)
+        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs, &self.sets), numbers)
     }
 
     /// The same with a second leg for these blocks, which have one place and are mirrored from now on, if they were not:
@@ -286,7 +340,7 @@ impl Placement {
         let mut runs = self.runs_outside(&taken);
         let own = whole.part(first, first + blocks);
         runs.push(PlacedRun { second: Some(leg), is_filling: true, is_mirrored: true, ..own });
-        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs)
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs, &self.sets)
     }
 
     /// The same with one leg for these blocks of one run, which are not mirrored any more: the first leg goes, or the
@@ -312,15 +366,21 @@ impl Placement {
             let is_filling = run.is_filling && !mirrored(run).is_some_and(|run| is_filled(&run));
             PlacedRun { is_filling, ..*run }
         };
-        Placement::of_runs(self.extent_blocks, self.pvs.clone(), self.runs.iter().map(now).collect())
+        Placement::of_runs(self.extent_blocks, self.pvs.clone(), self.runs.iter().map(now).collect(), &self.sets)
     }
 
-    /// The same without these mirrored blocks: their extents have numbers of their own again. Also returns those.
+    /// The same without these mirrored or striped blocks: their extents have numbers of their own again. Of striped blocks
+    /// they are whole rows. Also returns those numbers.
     #[must_use]
-    pub fn without_mirrored(&self, numbers: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
+    pub fn without_zones_of(&self, numbers: &[Range<u64>]) -> (Placement, Vec<Range<u64>>) {
         let mut places: Vec<(u16, u64, u64)> = Vec::new();
         let mut unused = self.unused_numbers();
         for run in self.parts_in(numbers) {
+            if run.is_striped() {
+                let own = run.at..run.at + (run.end - run.start);
+                places.extend(self.set_of(&run).parts(&own).map(|part| (part.pv, part.at, part.blocks)));
+                continue;
+            }
             places.extend(run.legs().map(|(pv, at)| (pv, at, run.end - run.start)));
             if !self.is_high(run.start) {
                 unused.push(run.start..run.end);
@@ -364,7 +424,7 @@ impl Placement {
                 (at, len) = (at + (end - start), len - (end - start));
             }
         }
-        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs), given)
+        (Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs, &self.sets), given)
     }
 
     /// The parts of all runs outside of these blocks, which are in order.
@@ -383,28 +443,33 @@ impl Placement {
     }
 
     /// The same without a physical volume, and without all blocks that lie only there. Mirrored blocks with a leg there
-    /// keep the other one.
+    /// keep the other one. No column of striped blocks may be there.
     #[must_use]
     pub fn without(&self, pv: PvIndex) -> Placement {
         let mut pvs = self.pvs.clone();
         pvs.remove(usize::from(pv.0));
+        let gone = pv.0;
+        let renumbered = |(on, at): (u16, u64)| (if on > gone && on < SETS { on - 1 } else { on }, at);
+        let renumber = |set: &StripeSet| StripeSet {
+            places: set.places.iter().map(|place| renumbered(*place)).collect(),
+            ..set.clone()
+        };
+        let sets: Vec<StripeSet> = self.sets.iter().map(renumber).collect();
         let runs = self.runs.iter().filter_map(|run| {
-            let gone = pv.0;
             let mut left = run.complete_legs().filter(|(on, _)| *on != gone);
-            let renumbered = |(on, at): (u16, u64)| (if on > gone { on - 1 } else { on }, at);
             let (pv, at) = renumbered(left.next()?);
             let filling = run.second.filter(|(on, _)| run.is_filling && *on != gone);
             let second = left.next().or(filling).map(renumbered);
             Some(PlacedRun { pv, at, second, is_filling: run.is_filling && second.is_some(), ..*run })
         });
-        Placement::of_runs(self.extent_blocks, pvs, runs.collect())
+        Placement::of_runs(self.extent_blocks, pvs, runs.collect(), &sets)
     }
 
     /// The same with another table, of as many physical volumes or more. A physical volume that shrank loses the blocks
     /// at its end; new blocks have their home numbers.
     #[must_use]
     pub fn with_table(&self, pvs: Vec<PvEntry>) -> Placement {
-        let mut runs: Vec<PlacedRun> = Vec::new();
+        let mut runs: Vec<PlacedRun> = self.runs.iter().filter(|run| run.is_striped()).copied().collect();
         for (index, pv) in (0..).zip(&pvs) {
             let had = self.pvs.get(usize::from(index)).map_or(0, |pv| pv.extents) * self.extent_blocks;
             let has = pv.extents * self.extent_blocks;
@@ -415,7 +480,7 @@ impl Placement {
                 runs.push(PlacedRun::plain(home + had, home + has, index, had));
             }
         }
-        Placement::of_runs(self.extent_blocks, pvs, runs)
+        Placement::of_runs(self.extent_blocks, pvs, runs, &self.sets)
     }
 
     /// All runs, in the order of VG blocks.
@@ -445,6 +510,11 @@ impl Placement {
         self.mirrored_from.is_some_and(|from| block >= from)
     }
 
+    /// The type of the volumes that have their blocks there. The block must exist.
+    pub fn segment_of(&self, block: u64) -> SegmentType {
+        self.run_of(block).segment()
+    }
+
     /// Whether mirrored volumes have their blocks there. The block must exist.
     pub fn is_mirrored(&self, block: u64) -> bool {
         self.run_of(block).is_mirrored
@@ -460,10 +530,27 @@ impl Placement {
         self.runs.iter().filter_map(mirrored).collect()
     }
 
-    /// Whether a leg of mirrored blocks lies on these blocks of the physical volume.
+    /// Whether a leg of mirrored blocks, or a column of striped ones, lies on these blocks of the physical volume.
     pub fn has_leg_in(&self, pv: PvIndex, blocks: &Range<u64>) -> bool {
         let meets = |run: &PlacedRun, at: u64| at < blocks.end && blocks.start < at + (run.end - run.start);
+        let is_striped = |run: &PlacedRun| {
+            let whole = run.at..run.at + (run.end - run.start);
+            let mut parts = self.set_of(run).parts(&whole);
+            parts.any(|part| part.pv == pv.0 && part.at < blocks.end && blocks.start < part.at + part.blocks)
+        };
+        if self.striped_runs().any(is_striped) {
+            return true;
+        }
         self.legs_on(pv).any(|run| run.legs().any(|(on, at)| on == pv.0 && meets(run, at)))
+    }
+
+    /// The striped set of a striped run.
+    fn set_of(&self, run: &PlacedRun) -> &StripeSet {
+        &self.sets[usize::from(run.pv - SETS)]
+    }
+
+    fn striped_runs(&self) -> impl Iterator<Item = &PlacedRun> {
+        self.runs.iter().filter(|run| run.is_striped())
     }
 
     /// The mirrored runs that have a leg on the physical volume, also if it is the only one, in the order of VG blocks.
@@ -542,44 +629,69 @@ impl Placement {
         &self.runs[self.runs.partition_point(|run| run.end <= block)]
     }
 
+    /// The run of `block`, its physical volume, the block there, and the end of the run of blocks that follow it there; of
+    /// a mirrored block the first leg. The block must exist.
+    fn place_of(&self, block: u64) -> (&PlacedRun, u16, u64, u64) {
+        let run = self.run_of(block);
+        let at = run.at + (block - run.start);
+        match run.is_striped() {
+            false => (run, run.pv, at, run.end),
+            true => {
+                let (pv, at, blocks) = self.set_of(run).place(at);
+                (run, pv, at, run.end.min(block + blocks))
+            }
+        }
+    }
+
     /// The physical volume of `block`, and the end of the run of blocks that follow it there. The block must exist.
     pub fn pv_of(&self, block: VgBlock) -> (PvIndex, u64) {
-        let run = self.run_of(block.0);
-        (PvIndex(run.pv), run.end)
+        let (run, pv, _, end) = self.place_of(block.0);
+        debug_assert!(block.0 >= run.start, "the block exists");
+        (PvIndex(pv), end)
     }
 
     /// Whether the block's contents are on none of the physical volumes that are there, and the end of the run of blocks
     /// for which it is the same. The block must exist.
     pub fn is_lost(&self, block: u64, is_missing: impl Fn(PvIndex) -> bool) -> (bool, u64) {
         let run = self.run_of(block);
-        (run.complete_legs().all(|(pv, _)| is_missing(PvIndex(pv))), run.end)
+        if !run.is_striped() {
+            return (run.complete_legs().all(|(pv, _)| is_missing(PvIndex(pv))), run.end);
+        }
+        match self.set_of(run).places.iter().any(|(pv, _)| is_missing(PvIndex(*pv))) {
+            false => (false, run.end),
+            true => {
+                let (_, pv, _, end) = self.place_of(block);
+                (is_missing(PvIndex(pv)), end)
+            }
+        }
     }
 
     /// The physical volumes that hold `block`, each with its extent there, and the end of the run of blocks that follow it
     /// on all of them.
     pub fn legs_of(&self, block: VgBlock) -> (impl Iterator<Item = (PvIndex, u64)> + use<>, u64) {
-        let run = *self.run_of(block.0);
-        let (skipped, extent_blocks) = (block.0 - run.start, self.extent_blocks);
-        (run.legs().map(move |(pv, at)| (PvIndex(pv), (at + skipped) / extent_blocks)), run.end)
+        let (run, pv, at, end) = self.place_of(block.0);
+        let second = run.second.map(|(pv, first)| (pv, first + (block.0 - run.start)));
+        let extent_blocks = self.extent_blocks;
+        let legs = std::iter::once((pv, at)).chain(second);
+        (legs.map(move |(pv, at)| (PvIndex(pv), at / extent_blocks)), end)
     }
 
     /// Adds the segments of the bytes [`start`, `start + len`) of the group's address space to `segments`,
     /// with the buffer offset `at`. Continues the last segment where it can.
     pub fn map_bytes(&self, mut start: u64, mut len: u64, mut at: u32, segments: &mut Segments) {
         while len > 0 {
-            let run = self.run_of(start / BLOCK_SIZE);
-            let piece = len.min(run.end * BLOCK_SIZE - start).min(1 << 30);
+            let block = start / BLOCK_SIZE;
+            let (_, pv, place, end) = self.place_of(block);
+            let piece = len.min(end * BLOCK_SIZE - start).min(1 << 30);
             let piece32 = u32::try_from(piece).expect("cut to a gigabyte");
-            let offset = DATA_OFFSET + run.at * BLOCK_SIZE + (start - run.start * BLOCK_SIZE);
+            let offset = DATA_OFFSET + place * BLOCK_SIZE + (start - block * BLOCK_SIZE);
             match segments.last_mut() {
                 Some(last)
-                    if last.pv.0 == run.pv
-                        && last.offset + u64::from(last.len) == offset
-                        && last.at + last.len == at =>
+                    if last.pv.0 == pv && last.offset + u64::from(last.len) == offset && last.at + last.len == at =>
                 {
                     last.len += piece32;
                 }
-                _ => segments.push(Segment { pv: PvIndex(run.pv), offset, at, len: piece32 }),
+                _ => segments.push(Segment { pv: PvIndex(pv), offset, at, len: piece32 }),
             }
             start += piece;
             len -= piece;
@@ -593,6 +705,33 @@ impl Placement {
     }
 }
 
+/// Gives each striped run, which are in order, a set of its own that begins with it. Runs that continue each other are
+/// one.
+fn of_their_own(runs: &mut Vec<PlacedRun>, sets: &[StripeSet]) -> Vec<StripeSet> {
+    let mut own: Vec<StripeSet> = Vec::new();
+    let mut kept: Vec<PlacedRun> = Vec::with_capacity(runs.len());
+    for run in runs.iter() {
+        if !run.is_striped() {
+            kept.push(*run);
+            continue;
+        }
+        let set = sets[usize::from(run.pv - SETS)].behind(run.at);
+        match (kept.last_mut(), own.last()) {
+            (Some(last), Some(before))
+                if last.is_striped() && last.end == run.start && before.continues(last.end - last.start, &set) =>
+            {
+                last.end = run.end;
+            }
+            _ => {
+                kept.push(PlacedRun { pv: SETS + own.len() as u16, at: 0, ..*run });
+                own.push(set);
+            }
+        }
+    }
+    *runs = kept;
+    own
+}
+
 /// A run with two legs, as bytes on the disks.
 pub fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
     let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
@@ -602,113 +741,5 @@ pub fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Uuid;
-
-    fn placement(ranges: &[(u64, u64)]) -> Placement {
-        let entry = |(first_extent, extents): &(u64, u64)| PvEntry {
-            uuid: Uuid([1; 16]),
-            first_extent: *first_extent,
-            extents: *extents,
-            size: 1 << 40,
-        };
-        Placement::new(4, ranges.iter().map(entry).collect())
-    }
-
-    #[test]
-    fn no_block_is_in_a_gap_or_reaches_over_one() {
-        // Blocks 8 to 19 and 20 to 31 are there, and 40 to 43.
-        let gaps = placement(&[(2, 3), (5, 3), (10, 1)]);
-        for (start, len, is_there) in [
-            (8, 24, true),
-            (19, 2, true),
-            (40, 4, true),
-            (7, 1, false),
-            (0, 4, false),
-            (31, 2, false),
-            (32, 8, false),
-            (30, 14, false),
-            (43, 2, false),
-            (44, 1, false),
-            (u64::MAX, 2, false),
-        ] {
-            assert_eq!(gaps.holds(start, len), is_there, "{start}+{len}");
-        }
-        assert_eq!((gaps.blocks(), gaps.count()), (44, 28));
-        let numbers = [8, 19, 20, 31, 40, 43].map(|block| gaps.number_of(block));
-        assert_eq!(numbers, [0, 11, 12, 23, 24, 27]);
-        let whole = placement(&[(0, 3), (3, 3)]);
-        assert!(whole.holds(0, 24) && !whole.holds(0, 25) && !whole.holds(u64::MAX, 2));
-        let mut segments = Segments::new();
-        gaps.map_blocks(VgBlock(19), 2, 0, &mut segments);
-        let found: Vec<_> = segments.iter().map(|segment| (segment.pv.0, segment.offset)).collect();
-        assert_eq!(found, [(0, DATA_OFFSET + 11 * BLOCK_SIZE), (1, DATA_OFFSET)]);
-    }
-    /// MZ1, MZ2
-    #[test]
-    fn extents_become_mirrored_and_plain_again() {
-        let plain = placement(&[(0, 8), (8, 8)]);
-        // Numbers 0 to 3 lie on the second one: their extents have the numbers 32 to 35.
-        let moved = plain.exchanged(0..4, 32..36);
-        for before in [plain, moved] {
-            let pairs =
-                [MirroredPair { first: 4, second: 36, blocks: 8 }, MirroredPair { first: 60, second: 0, blocks: 4 }];
-            if before.pv_of(VgBlock(60)).0 == before.pv_of(VgBlock(0)).0 {
-                continue;
-            }
-            let (mirrored, numbers) = before.with_mirrored(&pairs);
-            let from = before.mirrored_from().unwrap();
-            assert_eq!(numbers, [from..from + 8, from + 8..from + 12]);
-            assert_eq!((mirrored.count(), mirrored.numbers_end()), (52, 16));
-            assert!(
-                mirrored.holds(from, 12) && !mirrored.holds(4, 1) && !mirrored.holds(36, 8) && mirrored.holds(12, 20)
-            );
-            let zones = mirrored.zones();
-            assert!(zones::are_sound(&zones, &[0..8, 8..16], 4, 1 << 46), "{zones:?}");
-            let again = Placement::with_zones(4, mirrored.pvs.clone(), &zones);
-            assert_eq!(again.runs(), mirrored.runs());
-            assert_eq!(mirrored.mirrored_runs().len(), 2);
-            let (after, given) = mirrored.without_mirrored(&numbers);
-            assert_eq!((after.count(), given.iter().map(|range| range.end - range.start).sum::<u64>()), (64, 24));
-            assert_eq!(after.runs(), before.runs());
-        }
-    }
-
-    /// MZ4
-    #[test]
-    fn mirrored_extents_lose_either_leg() {
-        let plain = placement(&[(0, 8), (8, 8)]);
-        let (made, numbers) = plain.with_mirrored(&[MirroredPair { first: 4, second: 36, blocks: 8 }]);
-        // Extents that were made mirrored, and extents that became so where they were.
-        for (mirrored, run) in [(made, numbers[0].clone()), (plain.with_second(4, 36, 8), 4..12)] {
-            for is_first_leaving in [true, false] {
-                for blocks in [run.clone(), run.start + 4..run.end] {
-                    let len = blocks.end - blocks.start;
-                    let legs: Vec<_> = mirrored.part_of_run(&blocks).0.unwrap().legs().collect();
-                    let (after, given) = mirrored.with_one_leg(&blocks, is_first_leaving);
-                    let kept = after.part_of_run(&blocks).0.unwrap();
-                    assert_eq!((kept.pv, kept.at), legs[usize::from(is_first_leaving)]);
-                    assert!(!after.is_mirrored(blocks.start) && after.count() == mirrored.count() + len);
-                    assert_eq!(given.iter().map(|range| range.end - range.start).sum::<u64>(), len);
-                    let gone = after.part_of_run(&given[0]).0.unwrap();
-                    assert_eq!((gone.pv, gone.at), legs[usize::from(!is_first_leaving)]);
-                    let zones = after.zones();
-                    assert!(zones::are_sound(&zones, &[0..8, 8..16], 4, 1 << 46), "{zones:?}");
-                    assert_eq!(Placement::with_zones(4, after.pvs.clone(), &zones).runs(), after.runs());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_mirrored_block_keeps_the_leg_that_stays() {
-        let (mirrored, numbers) =
-            placement(&[(0, 8), (8, 8)]).with_mirrored(&[MirroredPair { first: 4, second: 36, blocks: 8 }]);
-        for gone in [0, 1] {
-            let left = mirrored.without(PvIndex(gone));
-            assert!(left.holds(numbers[0].start, 8));
-            assert_eq!((left.pv_of(VgBlock(numbers[0].start)).0, left.mirrored_runs().len()), (PvIndex(0), 0));
-        }
-    }
-}
+#[path = "placement_test.rs"]
+mod tests;

@@ -29,7 +29,7 @@ pub const FLASH: Model =
 pub const ROTATING: Model =
     Model { name: "rotating", channels: 1, read: 100, write: 100, flush: 8000, seek: 12_000, bytes_in_a_micro: 180 };
 
-/// Other disks, with the times of a model.
+/// Other disks, each with the times of a model.
 pub struct Modelled {
     inner: Arc<dyn Disks>,
     clock: Arc<Handle>,
@@ -38,23 +38,25 @@ pub struct Modelled {
 }
 
 struct State {
+    /// In the order of the physical volumes.
+    disks: Vec<OneDisk>,
+    counts: Counts,
+}
+
+#[derive(Clone)]
+struct OneDisk {
     /// The time at which each channel is free again.
     busy_until: Vec<u64>,
     /// The time at which all bytes so far have been transferred: the channels share the bus.
     moved_until: u64,
     /// The end of the last command.
-    head: (PvIndex, u64),
-    counts: Counts,
+    head: u64,
 }
 
 impl Modelled {
     pub fn new(inner: Arc<dyn Disks>, clock: Arc<Handle>, model: Model) -> Arc<Modelled> {
-        let state = State {
-            busy_until: vec![0; model.channels],
-            moved_until: 0,
-            head: (PvIndex(0), 0),
-            counts: Counts::default(),
-        };
+        let idle = OneDisk { busy_until: vec![0; model.channels], moved_until: 0, head: 0 };
+        let state = State { disks: vec![idle; inner.count()], counts: Counts::default() };
         Arc::new(Modelled { inner, clock, model, state: Mutex::new(state) })
     }
 
@@ -83,14 +85,15 @@ impl Modelled {
         };
         *commands += 1;
         *bytes += len;
-        let seek = if state.head == (segment.pv, segment.offset) { 0 } else { self.model.seek };
-        state.head = (segment.pv, segment.offset + len);
+        let disk = &mut state.disks[usize::from(segment.pv.0)];
+        let seek = if disk.head == segment.offset { 0 } else { self.model.seek };
+        disk.head = segment.offset + len;
         let moved = if kind == DiskOpKind::Discard { 0 } else { len / self.model.bytes_in_a_micro };
-        let channel = state.busy_until.iter_mut().min().expect("a model has a channel");
+        let channel = disk.busy_until.iter_mut().min().expect("a model has a channel");
         let begun = now.max(*channel) + base + seek;
-        *channel = if moved == 0 { begun } else { begun.max(state.moved_until) + moved };
+        *channel = if moved == 0 { begun } else { begun.max(disk.moved_until) + moved };
         if moved > 0 {
-            state.moved_until = *channel;
+            disk.moved_until = *channel;
         }
         *channel
     }

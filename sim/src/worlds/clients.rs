@@ -184,9 +184,9 @@ impl LifeState {
             Error::NoSpace { .. } => !matches!(asked, Asked::NoSpace | Asked::Request),
             Error::InvalidSnapshot => vols.iter().any(|vol| gone(vol) || may_drop(vol)),
             Error::NotFound(_) | Error::Closed => vols.iter().any(gone),
-            // Mirrored extents are not made while extents move.
+            // Mirrored and striped extents are not made while extents move.
             Error::Busy(_)
-                if oracle.segment == SegmentType::Raid1 && !matches!(asked, Asked::Write | Asked::Request) =>
+                if oracle.segment != SegmentType::Linear && !matches!(asked, Asked::Write | Asked::Request) =>
             {
                 true
             }
@@ -566,16 +566,17 @@ impl LifeState {
         }
         let mut rng = Rng::new(item.seed);
         let to = if rng.below(3) == 0 { SegmentType::Linear } else { SegmentType::Raid1 };
-        let others = |info: &VolumeInfo| info.segment != to && info.origin.is_none();
+        let others =
+            |info: &VolumeInfo| info.segment != to && info.segment != SegmentType::Striped && info.origin.is_none();
         let volumes: Vec<_> = self.client.group.volumes().into_iter().filter(others).collect();
         let group = &self.client.group;
         let done = match (volumes.is_empty(), to) {
             (true, _) => Err(Error::Busy("there is no volume of the other type".into())),
             (false, SegmentType::Raid1) => {
-                self.client.oracle.lock().segment = to;
+                self.become_mirrored();
                 group.convert_to_mirror(rng.pick(&volumes).id, &[]).await
             }
-            (false, SegmentType::Linear) => {
+            (false, _) => {
                 let id = rng.pick(&volumes).id;
                 let from = PvIndex(rng.below(group.info().pvs.len() as u64) as u16);
                 let from: Vec<PvIndex> = (rng.below(2) == 0).then_some(from).into_iter().collect();
@@ -588,6 +589,14 @@ impl LifeState {
                 self.pvs_answered("volumes converted", Err(Error::Busy(String::new())))
             }
             done => self.pvs_answered("volumes converted", done),
+        }
+    }
+
+    /// New volumes are mirrored from now on, but in a group of striped ones.
+    fn become_mirrored(&self) {
+        let mut oracle = self.client.oracle.lock();
+        if oracle.segment != SegmentType::Striped {
+            oracle.segment = SegmentType::Raid1;
         }
     }
 

@@ -158,8 +158,8 @@ impl History {
     fn new(seed: u64, plan: Plan, options: Options) -> History {
         let rng = Rng::new(seed ^ 0x5EED_0F7A_11CE_0001);
         let (oracle, seen) = (Arc::new(Mutex::new(Oracle::default())), Seen::default());
-        // Mirrors need free extents on two disks.
-        oracle.lock().may_drop = plan.changes_pvs || plan.setup.segment == SegmentType::Raid1;
+        // Mirrors and stripes need free extents on several disks.
+        oracle.lock().may_drop = plan.changes_pvs || plan.setup.segment != SegmentType::Linear;
         History {
             plan,
             options,

@@ -128,8 +128,9 @@ impl Plan {
         let mut failing = Rng::new(seed.rotate_left(17));
         setup.config.leaves_failed_disks = failing.one_in(2);
         let mut mirrors = Rng::new(seed.rotate_left(41));
-        if setup.pvs.len() > 1 && mirrors.one_in(2) {
-            setup.segment = SegmentType::Raid1;
+        if setup.pvs.len() > 1 {
+            let types = [SegmentType::Raid1, SegmentType::Raid1, SegmentType::Striped, SegmentType::Linear];
+            setup.segment = *mirrors.pick(&types);
         }
         let fails = setup.config.leaves_failed_disks && faults.contains(&Fault::Away);
         for life in 0..if fails { lives } else { 0 } {

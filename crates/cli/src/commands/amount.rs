@@ -1,6 +1,6 @@
 //! Sizes on the command line of `lvcreate`, in extents, and the room for them.
 
-use super::{mirrors, places};
+use super::{mirrors, places, stripes};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -18,28 +18,45 @@ const MAX_EXTENTS: u64 = u32::MAX as u64;
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub segment: SegmentType,
+    /// The stripes of a striped volume, of which it has whole rows. 1 for others, and for what a snapshot sets aside.
+    pub columns: u64,
     /// Anywhere, if there are none.
     pub on: &'a [PvPart],
 }
 
 impl Source<'_> {
+    /// The stripes of the space.
+    fn stripes(self, report: &GroupReport) -> u64 {
+        match report.stripes {
+            Some(own) if self.columns == 1 => own.layout.columns.into(),
+            _ => self.columns,
+        }
+    }
+
     /// The extents that such a volume can have there.
     fn free(self, session: &mut Session<'_>, report: &GroupReport, wanted: u64) -> Result<u64> {
-        mirrors::free_for(session, report, self.segment, self.on, wanted)
+        match self.segment {
+            SegmentType::Striped => stripes::free_for(session, report, self.stripes(report), self.on, wanted),
+            _ => mirrors::free_for(session, report, self.segment, self.on, wanted),
+        }
     }
 
     /// What is free in the whole group, also on physical volumes that are not allocatable.
     fn all(self, session: &mut Session<'_>, report: &GroupReport, wanted: u64) -> Result<u64> {
         match self.segment {
             SegmentType::Linear => session.free_extents(report, wanted),
-            SegmentType::Raid1 => mirrors::free_for(session, report, self.segment, &[], wanted),
+            SegmentType::Raid1 | SegmentType::Striped => Source { on: &[], ..self }.free(session, report, wanted),
         }
     }
 
     /// Refuses a volume of this name that needs more than there is.
     pub fn check_room(self, session: &mut Session<'_>, report: &GroupReport, name: &str, extents: u64) -> Result {
-        if self.segment == SegmentType::Raid1 {
-            return mirrors::check_room(session, report, (name, extents), self.on);
+        match self.segment {
+            SegmentType::Linear => {}
+            SegmentType::Raid1 => return mirrors::check_room(session, report, (name, extents), self.on),
+            SegmentType::Striped => {
+                return stripes::check_room(session, report, self.stripes(report), (name, extents), self.on);
+            }
         }
         let (group, free) = (&report.name, session.free_extents(report, extents)?);
         if extents > free.saturating_add(places::to_dissolve(report)) {
@@ -85,8 +102,10 @@ pub fn size_in_extents(
     origin: Option<OriginExtents>,
     source: Source<'_>,
 ) -> Result<u64> {
+    let columns = source.columns;
     if let Some(size) = args.size(Opt::Size) {
-        return rounded(session, report, size.bytes);
+        let extents = rounded(session, report, size.bytes)?;
+        return stripes::whole_rows(session, report, extents, columns, true);
     }
     let extents = args.extents(Opt::Extents).ok_or(Failure::NoForm)?;
     let count = match (extents.of, origin) {
@@ -126,7 +145,7 @@ pub fn size_in_extents(
             Err(Failure::failed("Calculated size of logical volume is 0 extents. Needs to be larger."))
         }
         0 => Err(Failure::failed("Unable to create new logical volume with no extents.")),
-        count => Ok(count),
+        count => stripes::whole_rows(session, report, count, columns, extents.of.is_none()),
     }
 }
 

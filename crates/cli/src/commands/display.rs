@@ -7,8 +7,9 @@ use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
 use crate::report::Kind;
-use crate::report::fields::{Lv, data_percent, is_active, segments};
+use crate::report::fields::{Lv, data_percent, is_active, layout, segments};
 use crate::report::index::{Indexed, Occupant, Share};
+use crate::report::row::Segment;
 use crate::report::select::Criteria;
 use crate::report::time::TimeFormat;
 use crate::report::value::Value;
@@ -251,6 +252,7 @@ fn volume_maps(page: &mut Page, lv: &Lv<'_>) {
                 page.line(format!("  Thin count\t\t{}", lv.group.members(&lv.volume.name).count()));
                 page.line("  Zero new blocks\tyes");
             }
+            _ if segment.columns.is_some() => stripes(page, lv, &segment),
             (_, share) => {
                 page.line(if is_mirror(lv.volume) { "  Type\t\traid1" } else { "  Type\t\tlinear" });
                 for share in share.into_iter().flat_map(Share::copies) {
@@ -264,6 +266,21 @@ fn volume_maps(page: &mut Page, lv: &Lv<'_>) {
         page.line(" ");
     }
     page.line(" ");
+}
+
+/// The lines about a segment of a striped volume.
+fn stripes(page: &mut Page, lv: &Lv<'_>, segment: &Segment) {
+    let (Some((first, count)), Some(layout)) = (segment.columns, layout(lv.group.report, lv.volume)) else { return };
+    page.line("  Type\t\tstriped");
+    page.line(format!("  Stripes\t\t{}", layout.columns));
+    page.line(format!("  Stripe size\t\t{}", page.size(layout.bytes())));
+    for (number, share) in lv.group.shares(&lv.volume.name).iter().skip(first).take(count).enumerate() {
+        let Some(pv) = lv.group.report.pvs.get(share.pv) else { continue };
+        page.line(format!("  Stripe {number}:"));
+        page.line(format!("    Physical volume\t{}", pv.path));
+        let last = (share.first_extent + segment.extents / count as u64).saturating_sub(1);
+        page.line(format!("    Physical extents\t{} to {last}", share.first_extent));
+    }
 }
 
 // ---- groups -----------------------------------------------------------------------------------------------------

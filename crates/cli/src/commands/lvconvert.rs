@@ -52,7 +52,13 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
                     "Logical volume {full} cannot become striped. To make it linear: lvconvert --type linear {full}."
                 )));
             }
-            Err(Failure::failed(format!("Logical volume {full} is already of requested type linear.")))
+            if args.number(Opt::ConvertStripes).is_some_and(|stripes| stripes > 1) && !volume.is_striped() {
+                return Err(Failure::failed(format!(
+                    "Logical volume {full} cannot become striped: create a striped logical volume and copy it."
+                )));
+            }
+            let own = if volume.is_striped() { "striped" } else { "linear" };
+            Err(Failure::failed(format!("Logical volume {full} is already of requested type {own}.")))
         }
         _ if args.has(Opt::Thin) => thin(session, args),
         _ if args.has(Opt::ThinPool) => pool(session, args),
@@ -117,6 +123,7 @@ fn permit(report: &GroupReport, volume: &VolumeReport, roles: &[Role]) -> Result
         Role::Thin => "thin",
         Role::Snapshot => "snapshot",
         Role::Plain if volume.is_mirrored() => "raid1",
+        Role::Plain if volume.is_striped() => "striped",
         Role::Plain => "linear",
     };
     let full = full(report, volume);
@@ -269,6 +276,12 @@ fn copies(session: &mut Session<'_>, args: &Args, of_type: u64) -> Result {
         true => permit(&report, &volume, &[Role::Thin])?,
         false => permit(&report, &volume, &[Role::Plain])?,
     }
+    if volume.is_striped() {
+        return Err(Failure::failed(format!(
+            "Logical volume {} is striped, and its type does not change: copy it to a new logical volume.",
+            full(&report, &volume)
+        )));
+    }
     let now = if volume.is_mirrored() { COPIES } else { 1 };
     let wanted = match args.text(Opt::Mirrors).map(|text| (text.chars().next(), args.number(Opt::Mirrors))) {
         Some((Some('+'), Some(more))) => now.saturating_add(more),
@@ -319,6 +332,9 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
             full(&report, &data)
         )));
     }
+    if data.is_striped() {
+        session.console.complain("WARNING: Thin pools are not striped; the logical volume becomes linear.");
+    }
     let metadata = match args.text(Opt::PoolMetadata) {
         None => None,
         Some(text) => {
@@ -348,6 +364,7 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: data.blocks,
         sector: data.sector,
         chunk_blocks,

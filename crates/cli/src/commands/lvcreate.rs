@@ -4,7 +4,7 @@
 //! A snapshot without a size uses the group's free space, also the snapshot of a thick volume, which LVM refuses.
 
 use super::amount::{OriginExtents, Source, blocks, rounded, size_in_extents};
-use super::{mirrors, places};
+use super::{mirrors, places, stripes};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Activation, Args};
@@ -55,9 +55,6 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     super::redundancy::refuse(args)?;
     let segment = if mirrors::is_wanted(args)? { SegmentType::Raid1 } else { SegmentType::Linear };
     let what = what(args)?;
-    if args.number(Opt::Stripes).is_some_and(|stripes| stripes > 1) && !args.has(Opt::StripeSize) {
-        session.console.say("Using default stripesize 64.00 KiB.");
-    }
     let _turn = match args.has(Opt::Name) {
         true => None,
         false => naming_turn(session, args)?,
@@ -219,17 +216,10 @@ fn refuse_choice(session: &mut Session<'_>, args: &Args, report: &GroupReport, w
     places::refuse_choice(report, &parts, what)
 }
 
-/// A striped volume is made linear, with a warning. Invalid stripes are refused.
+/// A striped pool is made linear, with a warning. Invalid stripes are refused.
 fn warn_stripes(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Result {
-    let stripes = args.number(Opt::Stripes).unwrap_or(1);
-    let pvs = report.pvs.len() as u64;
-    if stripes > pvs {
-        return Err(Failure::failed(format!(
-            "Number of stripes ({stripes}) must not exceed number of physical volumes ({pvs})"
-        )));
-    }
-    if stripes > 1 {
-        session.console.complain("WARNING: Stripes are not supported; the logical volume is linear.");
+    if stripes::number(args, report.pvs.len() as u64)?.0 > 1 {
+        session.console.complain("WARNING: Thin pools are not striped; the logical volume is linear.");
     }
     Ok(())
 }
@@ -387,11 +377,15 @@ fn plain(session: &mut Session<'_>, args: &Args, segment: SegmentType) -> Result
     let (group, name) = place(args, single(args))?;
     let chunk_blocks = chunk_blocks(args)?;
     let report = report_for(session, &group, name.as_ref(), Vec::new(), args)?;
+    let stripes = match segment {
+        SegmentType::Linear => stripes::asked(session, args, &report)?,
+        _ => None,
+    };
+    let segment = if stripes.is_some() { SegmentType::Striped } else { segment };
     let on = chosen(session, args, &report, segment)?;
-    let source = Source { segment, on: &on };
+    let source = Source { segment, columns: stripes.map_or(1, |stripes| stripes.columns.into()), on: &on };
     let extents = size_in_extents(session, args, &report, None, source)?;
     let name = free_name(&report, name)?;
-    warn_stripes(session, args, &report)?;
     source.check_room(session, &report, &name, extents)?;
     let attributes = attributes(session, args, false);
     let activate = activate_thick(session, args, &report, &name, &attributes)?;
@@ -400,6 +394,7 @@ fn plain(session: &mut Session<'_>, args: &Args, segment: SegmentType) -> Result
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thick,
         segment,
+        stripes,
         blocks: blocks(&report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -435,7 +430,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
     let chunk_blocks = pool_chunk_blocks(args)?;
     refuse_choice(session, args, report, "a thin pool")?;
     warn_stripes(session, args, report)?;
-    let source = Source { segment: SegmentType::Linear, on: &[] };
+    let source = Source { segment: SegmentType::Linear, columns: 1, on: &[] };
     let extents = size_in_extents(session, args, report, None, source)?;
     // A pool reserves nothing, but a pool larger than the group is a mistake.
     source.check_room(session, report, name, extents)?;
@@ -449,6 +444,7 @@ fn pool_spec(session: &mut Session<'_>, args: &Args, report: &GroupReport, name:
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: blocks(report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -476,6 +472,15 @@ fn pool(session: &mut Session<'_>, args: &Args) -> Result {
     session.change(&group, Request::CreateVolume { spec, activate: false, on: Vec::new() })?;
     session.console.say(format!("Logical volume \"{name}\" created."));
     Ok(())
+}
+
+/// A name that no volume has, and that is not the new pool's.
+fn thin_name(report: &GroupReport, name: Option<String>, pool: Option<&str>) -> Result<String> {
+    match name {
+        // The next after the pool's.
+        None => Ok(names::automatic(report.volumes.iter().map(|volume| volume.name.as_str()).chain(pool))),
+        named => free_name(report, named),
+    }
 }
 
 fn thin(session: &mut Session<'_>, args: &Args) -> Result {
@@ -514,14 +519,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
             }
         },
     };
-    let name = match name {
-        // The next after the pool's.
-        None => {
-            let taken = report.volumes.iter().map(|volume| volume.name.as_str()).chain(pool.as_deref());
-            names::automatic(taken)
-        }
-        named => free_name(&report, named)?,
-    };
+    let name = thin_name(&report, name, pool.as_deref())?;
     if new_pool.is_some() && pool.as_ref() == Some(&name) {
         return Err(Failure::usage("The thin volume and its pool need different names."));
     }
@@ -538,6 +536,7 @@ fn thin(session: &mut Session<'_>, args: &Args) -> Result {
         uuid: session.backend.fresh_uuid(),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: blocks(&report, extents)?,
         sector: sector(args),
         chunk_blocks,
@@ -641,7 +640,7 @@ fn reserve(session: &mut Session<'_>, args: &Args, report: &GroupReport, origin:
     let chunk = store_chunk(args);
     let most = sizes::most_useful_reserve(origin.blocks.saturating_mul(BLOCK_SIZE), chunk, extent_bytes(report));
     let of = OriginExtents { extents: extents_of(report, origin.blocks), most_useful: most };
-    let source = Source { segment: origin.segment, on: &[] };
+    let source = Source { segment: origin.segment, columns: 1, on: &[] };
     let mut extents = size_in_extents(session, args, report, Some(of), source)?;
     if extents > most {
         let size = |extents: u64| sentence(extents.saturating_mul(extent_bytes(report)));

@@ -5,13 +5,13 @@
 //! then, the server refuses, and the command computes again. So no caller undoes the change of another.
 
 use super::filesystem::{self, Filesystem};
-use super::{mirrors, places, policy};
+use super::{mirrors, places, policy, stripes};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::{Args, refuse_sign};
 use crate::roles::{Role, extent_bytes, extents_of, role, shown_blocks};
 use crate::session::Session;
-use rowen_control::protocol::{GroupReport, PvPart, Request, VolumeReport};
+use rowen_control::protocol::{GroupReport, PvPart, Request, SegmentType, VolumeReport};
 use rowen_control::sizes::{self, Extents, ShareOf, Sign};
 use rowen_control::units::sentence;
 use rowen_engine::units::BLOCK_SIZE;
@@ -137,7 +137,7 @@ impl Wish<'_> {
                 report.name, volume.name
             )));
         }
-        mirrors::refuse_others(args, &report, &volume)?;
+        refuse_another_layout(args, &report, &volume)?;
         let on = chosen(session, &report, &volume, pvs)?;
         let old = extents_of(&report, shown_blocks(&volume));
         if asked == Asked::Nothing {
@@ -201,6 +201,41 @@ impl Wish<'_> {
         }
         Ok(Attempt::Done)
     }
+}
+
+/// Refuses a new size with other copies or stripes than the volume has.
+fn refuse_another_layout(args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
+    mirrors::refuse_others(args, report, volume)?;
+    let own = report.stripes.filter(|_| volume.is_striped()).map(|own| own.layout);
+    stripes::refuse_others(args, report, &volume.name, own)
+}
+
+/// The stripes of the group's striped volumes.
+fn columns(report: &GroupReport) -> u64 {
+    report.stripes.map_or(1, |own| own.layout.columns.into())
+}
+
+/// A striped volume has whole rows: a larger size is rounded up, if it is no share of what is free, and a smaller one down.
+fn in_rows(
+    session: &mut Session<'_>,
+    (args, is_again): (&Args, bool),
+    report: &GroupReport,
+    volume: &VolumeReport,
+    (old, wanted): (u64, u64),
+) -> Result<u64> {
+    if !volume.is_striped() || wanted == old || role(volume) == Role::Snapshot {
+        return Ok(wanted);
+    }
+    let is_share = args.extents(Opt::NewExtents).is_some_and(|extents| extents.of.is_some());
+    if is_again {
+        let columns = columns(report);
+        return Ok(if wanted > old && !is_share {
+            wanted.next_multiple_of(columns)
+        } else {
+            wanted / columns * columns
+        });
+    }
+    stripes::whole_rows(session, report, wanted, columns(report), wanted > old && !is_share)
 }
 
 fn too_large(full: &str) -> Failure {
@@ -275,7 +310,7 @@ fn wanted_extents(
     };
     match new {
         0 => Err(Failure::failed("New size of 0 not permitted.")),
-        new => Ok(new),
+        new => in_rows(session, (args, is_again), report, volume, (old, new)),
     }
 }
 
@@ -295,9 +330,9 @@ fn share_of(
         Some(ShareOf::Group) => sizes::share(count, report.extents),
         Some(ShareOf::Pvs) => sizes::share(count, report.extents),
         Some(ShareOf::Free) => {
-            let free = match volume.is_mirrored() {
-                true => mirrors::free_for(session, report, volume.segment, &[], report.extents)?,
-                false => session.free_extents(report, report.extents)?,
+            let free = match volume.segment {
+                SegmentType::Linear => session.free_extents(report, report.extents)?,
+                several => mirrors::free_for(session, report, several, &[], report.extents)?,
             };
             sizes::share(count, room_for(report, volume, free))
         }
@@ -394,6 +429,7 @@ fn check_room(
     match role(volume) {
         Role::Thin => Ok(()),
         _ if volume.is_mirrored() => mirrors::check_room(session, report, (&volume.name, more), on),
+        _ if volume.is_striped() => stripes::check_room(session, report, columns(report), (&volume.name, more), on),
         // A pool reserves nothing, but a pool larger than the group is a mistake.
         Role::Plain | Role::Snapshot | Role::Pool => {
             let free = can_grow_by(session, report, volume, on, more)?;

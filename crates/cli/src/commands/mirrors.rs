@@ -1,7 +1,7 @@
 //! Mirrored volumes: what command lines ask for, the room for them, and how they get a second copy again. A mirrored
 //! volume has two copies of its data, on two physical volumes.
 
-use super::places;
+use super::{places, stripes};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -99,15 +99,7 @@ pub struct Room {
 
 impl Room {
     fn of(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]) -> Result<Room> {
-        let mut free = Vec::with_capacity(report.pvs.len());
-        for pv in report.pvs.iter().filter(|pv| pv.is_allocatable && !pv.is_missing) {
-            let here: Vec<PvPart> = on.iter().filter(|part| part.path == pv.path).cloned().collect();
-            free.push(match here.is_empty() {
-                true if on.is_empty() => pv.free_extents,
-                true => 0,
-                false => session.free_on(report, &here, 0)?,
-            });
-        }
+        let free = places::free_on_each(session, report, on)?;
         Ok(Room::from(&free, report.mirrors.free_extents))
     }
 
@@ -169,6 +161,10 @@ pub fn free_for(
     match segment {
         SegmentType::Linear => session.free_on(report, on, wanted),
         SegmentType::Raid1 => Ok(room(session, report, on, wanted)?.extents),
+        SegmentType::Striped => {
+            let columns = report.stripes.map_or(1, |own| own.layout.columns);
+            stripes::free_for(session, report, columns.into(), on, wanted)
+        }
     }
 }
 

@@ -46,6 +46,7 @@ pub mod send;
 pub mod sources;
 pub mod status;
 pub mod stores;
+pub mod stripes;
 pub mod thin;
 pub mod top;
 #[cfg(test)]

@@ -125,8 +125,13 @@ pub fn usable(
             left.retain(|part| part.path != pv.path);
             continue;
         }
-        // Mirrored extents that nothing uses are on two of them.
-        if segment == SegmentType::Raid1 && report.mirrors.free_extents > 0 {
+        // Extents that nothing uses are on several of them.
+        let made = match segment {
+            SegmentType::Linear => 0,
+            SegmentType::Raid1 => report.mirrors.free_extents,
+            SegmentType::Striped => report.stripes.map_or(0, |own| own.free_extents),
+        };
+        if made > 0 {
             continue;
         }
         let whole = PvPart { path: pv.path.clone(), first_extent: 0, extents: pv.extents };
@@ -162,10 +167,25 @@ pub fn check_room(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]
     refuse_more(extents, free.saturating_add(to_dissolve(report)))
 }
 
-/// Extents that linear volumes get by mirrored ones of which nothing is used. The server dissolves those when it needs
-/// them, if it can.
+/// Extents that linear volumes get by mirrored and striped ones of which nothing is used. The server dissolves those when it
+/// needs them, if it can.
 pub fn to_dissolve(report: &GroupReport) -> u64 {
-    report.mirrors.free_extents.saturating_mul(crate::roles::COPIES)
+    let striped = report.stripes.map_or(0, |own| own.free_extents);
+    report.mirrors.free_extents.saturating_mul(crate::roles::COPIES).saturating_add(striped)
+}
+
+/// The free extents of each physical volume that is allocatable and there: on these places, or anywhere if there are none.
+pub fn free_on_each(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]) -> Result<Vec<u64>> {
+    let mut free = Vec::with_capacity(report.pvs.len());
+    for pv in report.pvs.iter().filter(|pv| pv.is_allocatable && !pv.is_missing) {
+        let here: Vec<PvPart> = on.iter().filter(|part| part.path == pv.path).cloned().collect();
+        free.push(match here.is_empty() {
+            true if on.is_empty() => pv.free_extents,
+            true => 0,
+            false => session.free_on(report, &here, 0)?,
+        });
+    }
+    Ok(free)
 }
 
 /// Refuses more extents than are free.

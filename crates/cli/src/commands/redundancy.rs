@@ -1,4 +1,4 @@
-//! LVM's options and types for parity, stripes, caches and others that there are not. They are refused. Mirrors are in
+//! LVM's options and types for parity, caches and others that there are not. They are refused. Mirrors are in
 //! [`super::mirrors`].
 
 use crate::failure::{Failure, Result};
@@ -29,8 +29,10 @@ const NOT_THERE: &[(&str, &[Opt])] = &[
 pub fn refuse(args: &Args) -> Result {
     if let Some(kind) = args.text(Opt::Type).filter(|kind| !TYPES.contains(kind)) {
         let instead = match kind {
-            _ if kind.starts_with("raid10") => " For two copies of the data use --type raid1; nothing is striped.",
-            _ if kind.starts_with("raid0") => " Nothing is striped: use --type linear.",
+            _ if kind.starts_with("raid10") => {
+                " For two copies of the data use --type raid1, for stripes --type striped --stripes N; both together are not supported."
+            }
+            _ if kind.starts_with("raid0") => " Use --type striped --stripes N.",
             "raid" => " For two copies of the data use --type raid1.",
             _ if kind.starts_with("raid") => {
                 " For two copies of the data use --type raid1; for parity put the physical volumes on RAID (md, hardware)."
@@ -38,7 +40,7 @@ pub fn refuse(args: &Args) -> Result {
             _ => "",
         };
         return Err(Failure::failed(format!(
-            "Segment type \"{kind}\" is not supported: volumes are linear, mirrored (raid1), thin or snapshots.{instead}"
+            "Segment type \"{kind}\" is not supported: volumes are linear, striped, mirrored (raid1), thin or snapshots.{instead}"
         )));
     }
     let given = |(what, options): &(&'static str, &[Opt])| {

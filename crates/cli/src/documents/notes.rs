@@ -95,8 +95,8 @@ pub const NOTES: &[Note] = &[
 /// Features of LVM that Rowen does not have, and why.
 pub const REFUSED: &[(&str, &str)] = &[
     (
-        "striped, raid0, raid10, raid4, raid5, raid6, cache, writecache, vdo, integrity types",
-        "Volumes are linear, or mirrored on two disks (raid1). Put parity below the physical volumes (md, hardware).",
+        "raid0, raid10, raid4, raid5, raid6, cache, writecache, vdo, integrity types",
+        "Volumes are linear, striped (instead of raid0), or mirrored on two disks (raid1). Put parity below the physical volumes (md, hardware).",
     ),
     ("more than two copies", "A volume has one copy or two: `lvconvert -m1` and `-m0` change that in use."),
     (

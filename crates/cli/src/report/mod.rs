@@ -8,7 +8,7 @@ mod kind;
 mod layout;
 pub mod listing;
 pub mod plain;
-mod row;
+pub mod row;
 pub mod rows;
 pub mod select;
 mod settings;

@@ -12,6 +12,8 @@ pub struct Segment {
     pub extents: u64,
     /// Its place. None for kinds that have no place in LVM.
     pub share: Option<Share>,
+    /// Of a striped volume: how many of the volume's places it has, from this number on. Otherwise it is one place.
+    pub columns: Option<(usize, usize)>,
 }
 
 /// The objects of a row.

@@ -24,6 +24,7 @@ mod resized_disks;
 mod room;
 mod ssh;
 mod status;
+mod stripes;
 mod told;
 mod top;
 mod transfer;

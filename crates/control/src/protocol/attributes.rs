@@ -1,6 +1,7 @@
 //! The attributes of a group and of its volumes, and changes of them. Requests and reports share these types.
 
 use rowen_engine::group as engine;
+use rowen_engine::units::BLOCK_SIZE;
 use serde::{Deserialize, Serialize};
 
 /// Allocated whole at creation, or on write.
@@ -27,13 +28,44 @@ pub enum VolumeState {
     Invalid,
 }
 
-/// How the blocks lie on physical volumes: each on one, or each on two (a mirror).
+/// How the blocks lie on physical volumes: each on one, each on two (a mirror), or in turn on several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentType {
     #[default]
     Linear,
     Raid1,
+    Striped,
+}
+
+/// How the blocks of striped volumes alternate between physical volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stripes {
+    /// On how many they are.
+    pub columns: u8,
+    /// The blocks that follow each other on one: a power of two.
+    pub blocks: u32,
+}
+
+impl Stripes {
+    /// The bytes that follow each other on one.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.blocks) * BLOCK_SIZE
+    }
+}
+
+impl From<engine::StripeLayout> for Stripes {
+    fn from(layout: engine::StripeLayout) -> Self {
+        Stripes { columns: layout.columns, blocks: u32::try_from(layout.blocks()).unwrap_or(u32::MAX) }
+    }
+}
+
+impl From<Stripes> for engine::StripeLayout {
+    /// Of blocks that are no power of two, a layout that no group can have.
+    fn from(stripes: Stripes) -> Self {
+        let shift = if stripes.blocks.is_power_of_two() { stripes.blocks.trailing_zeros() as u8 } else { u8::MAX };
+        engine::StripeLayout { columns: stripes.columns, shift }
+    }
 }
 
 macro_rules! mirror {
@@ -51,7 +83,7 @@ macro_rules! mirror {
     };
 }
 mirror!(VolumeKind { Thick, Thin });
-mirror!(SegmentType { Linear, Raid1 });
+mirror!(SegmentType { Linear, Raid1, Striped });
 mirror!(FullPolicy { DropSnapshot, Hold, Fail });
 mirror!(VolumeState { Ok, Invalid });
 mirror!(AllocPolicy { Normal, Contiguous, Cling, Anywhere });

@@ -22,7 +22,7 @@ mod status;
 mod transfer;
 
 pub use attributes::{
-    AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, HexUuid, SegmentType,
+    AllocPolicy, AttributeChange, Attributes, FullPolicy, GroupAttributes, GroupChange, HexUuid, SegmentType, Stripes,
     VolumeKind, VolumeState, change_tags,
 };
 pub use diff::{DiffPage, DiffPlace, DiffRange, DiffSide, PAGE_RANGES};
@@ -33,7 +33,9 @@ pub use frame::{
 pub use io::{BUCKETS, IoCounts, IoReport, Latency, OpCounts, PvIo, VolumeIo, bucket_end, bucket_of};
 pub use mirrors::{MirrorReport, ScrubAction, ScrubReport};
 pub use outcome::{CheckOutcome, Created, ErrorKind, Outcome, StatsReport, TrimReport};
-pub use report::{BookmarkReport, GroupReport, Index, Legs, NodeState, PvReport, PvShare, VolumePlaces, VolumeReport};
+pub use report::{
+    BookmarkReport, GroupReport, Index, Legs, NodeState, PvReport, PvShare, StripeReport, VolumePlaces, VolumeReport,
+};
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
 pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, StatusReport};
@@ -43,7 +45,7 @@ pub use transfer::{
 };
 
 /// The version of this protocol. Both sides must have the same, except for the stable part.
-pub const VERSION: u32 = 21;
+pub const VERSION: u32 = 22;
 
 /// The version of the protocol's stable part, which can upgrade a server of another version: [`Request::Hello`] and
 /// [`Request::Upgrade`], answered by [`Outcome::Hello`], [`Outcome::HandsOver`] and [`Outcome::Error`]. Their frames

@@ -1,6 +1,8 @@
 //! Reports: a group with its physical volumes and volumes, and where their blocks are.
 
-use super::attributes::{Attributes, FullPolicy, GroupAttributes, HexUuid, SegmentType, VolumeKind, VolumeState, hex};
+use super::attributes::{
+    Attributes, FullPolicy, GroupAttributes, HexUuid, SegmentType, Stripes, VolumeKind, VolumeState, hex,
+};
 use super::mirrors::{MirrorReport, ScrubReport};
 use super::status::MoveReport;
 use rowen_engine::fixed_hash::{Map, Set};
@@ -44,6 +46,9 @@ pub struct GroupReport {
     /// Its mirrored extents.
     #[serde(default)]
     pub mirrors: MirrorReport,
+    /// None: there are no striped extents.
+    #[serde(default)]
+    pub stripes: Option<StripeReport>,
     #[serde(default)]
     pub attributes: GroupAttributes,
     pub pvs: Vec<PvReport>,
@@ -178,6 +183,7 @@ impl GroupReport {
             read_only: false,
             moving: None,
             mirrors: MirrorReport::default(),
+            stripes: None,
             attributes: info.attributes.into(),
             index: Index::default(),
             bookmarks: Vec::new(),
@@ -301,6 +307,29 @@ pub struct NodeState {
     pub read_only: bool,
 }
 
+/// The striped extents of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StripeReport {
+    /// All of them have the same.
+    pub layout: Stripes,
+    pub extents: u64,
+    /// Of these, extents of which nothing is used: room for striped volumes only.
+    pub free_extents: u64,
+    /// There is a striped volume. Without one the layout can change.
+    pub has_volumes: bool,
+}
+
+impl From<engine::StripeInfo> for StripeReport {
+    fn from(info: engine::StripeInfo) -> Self {
+        StripeReport {
+            layout: info.layout.into(),
+            extents: info.extents,
+            free_extents: info.free_extents,
+            has_volumes: info.has_volumes,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeReport {
     pub id: u64,
@@ -369,6 +398,11 @@ impl VolumeReport {
             moment: info.moment.map(|epoch| epoch.0),
             node,
         }
+    }
+
+    /// Its blocks alternate between physical volumes.
+    pub fn is_striped(&self) -> bool {
+        self.segment == SegmentType::Striped
     }
 
     /// A snapshot that waits to be merged into its origin. Only activation or removal of its origin affects it, so

@@ -1,6 +1,6 @@
 //! The requests of commands, and their traits for the server.
 
-use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, SegmentType, VolumeKind, hex};
+use super::attributes::{AttributeChange, Attributes, FullPolicy, GroupChange, SegmentType, Stripes, VolumeKind, hex};
 use super::diff::{DiffPlace, DiffSide};
 use super::mirrors::ScrubAction;
 use super::transfer::{Attempt, BlockRange, Mark, Part, Receive};
@@ -467,6 +467,9 @@ pub struct VolumeSpec {
     pub kind: VolumeKind,
     #[serde(default)]
     pub segment: SegmentType,
+    /// Of a striped volume.
+    #[serde(default)]
+    pub stripes: Option<Stripes>,
     pub blocks: u64,
     pub sector: u32,
     pub chunk_blocks: u32,
@@ -476,7 +479,7 @@ pub struct VolumeSpec {
 
 impl From<VolumeSpec> for engine::NewVolume {
     fn from(spec: VolumeSpec) -> Self {
-        let VolumeSpec { name, uuid, kind, segment: _, blocks, sector, chunk_blocks, full, attributes } = spec;
+        let VolumeSpec { name, uuid, kind, blocks, sector, chunk_blocks, full, attributes, .. } = spec;
         engine::NewVolume {
             name,
             uuid,

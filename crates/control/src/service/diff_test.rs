@@ -32,6 +32,7 @@ fn world(written: u64) -> Memory {
         uuid: Uuid([7; 16]),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: 2 * written + 1024,
         sector: 512,
         chunk_blocks: 1,

@@ -55,6 +55,7 @@ fn world() -> Memory {
         uuid: Uuid([3; 16]),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

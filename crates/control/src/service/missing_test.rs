@@ -30,6 +30,7 @@ fn create(name: &str, on: &[&str]) -> Request {
         uuid: Uuid(id),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

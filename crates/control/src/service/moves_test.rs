@@ -27,6 +27,7 @@ fn made() -> Memory {
         uuid: Uuid([7; 16]),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: 20 * 1024,
         sector: 512,
         chunk_blocks: 1,

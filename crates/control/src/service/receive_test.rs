@@ -23,6 +23,7 @@ fn spec(name: &str, byte: u8) -> VolumeSpec {
         uuid: Uuid([byte; 16]),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: BLOCKS,
         sector: 512,
         chunk_blocks: 1,

@@ -5,7 +5,7 @@ use super::hidden::{is_hidden, shown_volumes};
 use super::platform::{Members, Node};
 use super::state::{Service, is_pool};
 use crate::metadata::{Document, Origin};
-use crate::protocol::{GroupReport, NodeState, Outcome, ScrubReport, VolumePlaces};
+use crate::protocol::{GroupReport, NodeState, Outcome, ScrubReport, StripeReport, VolumePlaces};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
 use rowen_engine::group::{Group, VolumeInfo};
@@ -54,6 +54,7 @@ impl Service {
         report.stopped = self.group.failed().is_err();
         report.read_only = self.group.is_read_only();
         report.mirrors = self.group.mirror_info().into();
+        report.stripes = self.group.stripe_info().map(StripeReport::from);
         report.moving = self.move_to_report().filter(|moving| moving.is_running).map(Box::new);
         let away = self.disk_wait.lock().as_ref().map(|wait| wait.away.clone()).unwrap_or_default();
         report.pvs.iter_mut().for_each(|pv| pv.is_away = away.contains(&pv.uuid.0));

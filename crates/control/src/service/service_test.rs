@@ -40,6 +40,7 @@ fn create(name: &str) -> Request {
         uuid: Uuid(id),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: 8 * MIB,
         sector: 512,
         chunk_blocks: 1,

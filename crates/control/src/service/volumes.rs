@@ -13,7 +13,10 @@ impl Service {
         self.check_name(&spec.name)?;
         self.refuse_more_volumes(1)?;
         let name = spec.name.clone();
-        let segment = spec.segment;
+        let (segment, stripes) = (spec.segment, spec.stripes);
+        if segment == SegmentType::Striped && stripes.is_none() {
+            return Err(Failure::new(ErrorKind::Invalid, "a striped volume needs a number of stripes and their size"));
+        }
         let mut volume = NewVolume::from(spec);
         let is_allowed = self.allows(&name, &volume.attributes.tags);
         let activate = activate && volume.attributes.pool != name && is_allowed;
@@ -24,6 +27,10 @@ impl Service {
             match segment {
                 SegmentType::Linear => group.create_volume_on(volume, &on).await,
                 SegmentType::Raid1 => group.create_mirrored(volume, &on).await,
+                SegmentType::Striped => {
+                    let stripes = stripes.expect("it was checked");
+                    group.create_striped(volume, stripes.into(), &on).await
+                }
             }
         });
         let id = self.told(made, &name)?;

@@ -5,7 +5,8 @@ use super::record::block_crc;
 use super::superblock::{
     FEATURE_ALLOCATION, FEATURE_ATTRIBUTES, FEATURE_BAD_RUNS, FEATURE_BOOKMARKS, FEATURE_CONVERTED, FEATURE_GAPS,
     FEATURE_MEMBERS, FEATURE_MIRRORS, FEATURE_PACKED_RUNS, FEATURE_PAIR_LENGTHS, FEATURE_SECOND_JOURNAL,
-    FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE, MAGIC, SuperblockRecord, VERSION,
+    FEATURE_STRIPES, FEATURE_UNPROVEN, FEATURE_ZONES, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE, MAGIC,
+    SuperblockRecord, VERSION,
 };
 use crate::units::Uuid;
 
@@ -45,6 +46,7 @@ pub const FEATURES: &[Feature] = &[
         name: "converted",
         what: "extents that became mirrored, or plain, where they are",
     },
+    Feature { bit: FEATURE_STRIPES, name: "stripes", what: "extents whose blocks alternate between physical volumes" },
 ];
 
 /// The format of a group, or of a physical volume of no group.

@@ -179,6 +179,7 @@ fn constants_are_what_the_page_says() {
         ("FEATURE_BOOKMARKS", superblock::FEATURE_BOOKMARKS),
         ("FEATURE_MIRRORS", superblock::FEATURE_MIRRORS),
         ("FEATURE_CONVERTED", superblock::FEATURE_CONVERTED),
+        ("FEATURE_STRIPES", superblock::FEATURE_STRIPES),
         ("KNOWN_INCOMPATIBLE", superblock::KNOWN_INCOMPATIBLE),
         ("LEFT_OFFSET", superblock::LEFT_OFFSET as u64),
         ("PAGE_PAYLOAD", stream::PAGE_PAYLOAD as u64),

@@ -289,10 +289,7 @@ pub fn put_volume(out: &mut Encoder, v: &VolumeMeta) {
         has_reserve: u8::from(v.reserve.is_some()),
         tags: v.attributes.tags.len() as u64,
         merging: u8::from(v.attributes.merging),
-        segment: match v.segment {
-            SegmentType::Linear => 0,
-            SegmentType::Raid1 => 1,
-        },
+        segment: v.segment as u8,
         reserved: [0; 14],
     };
     out.record(&record.encode());
@@ -317,7 +314,8 @@ pub fn get_volume(input: &mut Decoder<'_>) -> Result<VolumeMeta> {
         2 => FullPolicy::Fail,
         other => return Err(input.corrupt(format!("a full-policy of {other}"))),
     };
-    let segment = if flag(r.segment)? { SegmentType::Raid1 } else { SegmentType::Linear };
+    let segment = SegmentType::ALL.get(usize::from(r.segment)).copied();
+    let segment = segment.ok_or_else(|| input.corrupt(format!("a volume of type {}", r.segment)))?;
     let (read_only, has_reserve) = (flag(r.read_only)?, flag(r.has_reserve)?);
     let (autoactivate, skip_activation, active) = (flag(r.autoactivate)?, flag(r.skip_activation)?, flag(r.active)?);
     let merging = flag(r.merging)?;

@@ -55,6 +55,8 @@ pub const FEATURE_BOOKMARKS: u64 = 2048;
 pub const FEATURE_MIRRORS: u64 = 4096;
 /// Extents became mirrored, or plain, where they are. An older program would take blocks of the wrong type.
 pub const FEATURE_CONVERTED: u64 = 8192;
+/// There are striped extents.
+pub const FEATURE_STRIPES: u64 = 16384;
 /// Incompatible features that this program knows. If another bit is set, it must not touch the group.
 pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_GAPS
@@ -68,7 +70,8 @@ pub const KNOWN_INCOMPATIBLE: u64 = FEATURE_ATTRIBUTES
     | FEATURE_SECOND_JOURNAL
     | FEATURE_BOOKMARKS
     | FEATURE_MIRRORS
-    | FEATURE_CONVERTED;
+    | FEATURE_CONVERTED
+    | FEATURE_STRIPES;
 
 /// Features that this program knows among those that a program must know to write, but not to read. None is defined.
 pub const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
@@ -351,7 +354,9 @@ impl GroupRoot {
         let mirrors = if is_mirrored { FEATURE_MIRRORS } else { 0 };
         let is_converted = self.zones.zones.iter().any(|zone| zone.is_converted);
         let converted = if is_converted { FEATURE_CONVERTED } else { 0 };
-        gaps | bad | members | zones | journals | mirrors | converted
+        let is_striped = self.zones.zones.iter().any(|zone| zone.column.is_some());
+        let stripes = if is_striped { FEATURE_STRIPES } else { 0 };
+        gaps | bad | members | zones | journals | mirrors | converted | stripes
     }
 }
 

@@ -1,8 +1,9 @@
 //! The table of zones: runs of extents that are not at the home of their numbers.
 //!
 //! A physical volume's range of the group's address space is the *home* of its extents. A zone gives a run of numbers
-//! another place: extents of any physical volume, or none. A mirrored zone has two places, its *legs*. The table lies on each physical volume before the extents,
-//! in one of two slots. The superblock names the slot, the length and the checksum. So the table is read before any
+//! another place: extents of any physical volume, or none. A mirrored zone has two places, its *legs*. A striped zone is a
+//! column of a set of zones that follow each other: the blocks of all of them alternate between the columns. The table lies on
+//! each physical volume before the extents, in one of two slots. The superblock names the slot, the length and the checksum. So the table is read before any
 //! block that may lie in a zone.
 //!
 //! * Z1 Each number has at most one place: the place of the zone that covers it, or its home.
@@ -10,12 +11,15 @@
 //! * Z3 Both legs of a number lie on different physical volumes.
 //! * Z4 Extents that are made mirrored get numbers from [`MIRRORED_FROM`] on, behind all others. Extents that become
 //!   mirrored, or plain, where they are, keep their numbers: their zones say so.
+//! * Z6 The zones of a set of columns follow each other in the order of the columns, have as many extents each, and lie on
+//!   different physical volumes. Their numbers are from [`MIRRORED_FROM`] on. All sets of a group have the same layout.
 //! * Z5 A slot is written only while the newest superblock is durable on every physical volume and names the other slot, or none.
 
 use super::record::{block_crc, on_disk, seal};
 use crate::error::{Error, Result};
 use crate::planted;
 use crate::units::BLOCK_SIZE;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// First byte of each slot on a physical volume: a table goes to slot `serial % 2`.
@@ -26,6 +30,8 @@ pub const MAX_ZONES: usize = 4096;
 const FILLING: u16 = 1 << 15;
 /// Added if the extents are mirrored although their numbers are plain, or the other way round.
 const CONVERTED: u16 = 1 << 14;
+/// Added if the zone is a column of a striped set. `second_pe` then has the layout.
+const STRIPED: u16 = 1 << 13;
 /// The physical volume of a zone that has no place.
 const NOWHERE: u16 = u16::MAX;
 
@@ -48,7 +54,9 @@ on_disk! {
 on_disk! {
     /// A zone. `pv` is 65535 if its numbers have no place. `second_pv` is 0 if there is no second leg, otherwise one
     /// more than its physical volume's number, and 32768 more while the leg is being filled. In a zone whose extents were
-    /// converted, 16384 is added: they are mirrored although their numbers are plain, or the other way round.
+    /// converted, 16384 is added: they are mirrored although their numbers are plain, or the other way round. In a column
+    /// of a striped set it is 8192, and `second_pe` is the number of columns, plus 256 times the column's own number
+    /// from 0, plus 65536 times the binary logarithm of a stripe's blocks.
     ZoneRecord, 32 {
         0 => first_extent: u64,
         8 => extents: u64,
@@ -68,6 +76,58 @@ pub struct ZonePlace {
     pub first_pe: u64,
 }
 
+/// How blocks alternate between columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripeLayout {
+    /// Columns, each on another physical volume: 2 to [`MAX_COLUMNS`].
+    pub columns: u8,
+    /// The binary logarithm of a stripe's blocks. A stripe is at most an extent.
+    pub shift: u8,
+}
+
+/// The most columns.
+pub const MAX_COLUMNS: u8 = 32;
+/// The largest stripe has two to the power of this many blocks: 1 GiB.
+const MAX_SHIFT: u8 = 18;
+
+impl StripeLayout {
+    /// The blocks of a stripe: those that follow each other on one column.
+    pub fn blocks(&self) -> u64 {
+        1u64.checked_shl(self.shift.into()).unwrap_or(u64::MAX)
+    }
+
+    /// The blocks of extents of which each column has one.
+    pub fn row(&self, extent_blocks: u64) -> u64 {
+        u64::from(self.columns) * extent_blocks
+    }
+
+    /// Whether volumes of a group with such extents can have it.
+    pub fn fits(&self, extent_blocks: u64) -> bool {
+        (2..=MAX_COLUMNS).contains(&self.columns)
+            && self.shift <= MAX_SHIFT
+            && extent_blocks.is_multiple_of(self.blocks())
+    }
+}
+
+/// A zone that is a column of a striped set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub layout: StripeLayout,
+    /// Which column, from 0 on.
+    pub number: u8,
+}
+
+impl Column {
+    fn encode(self) -> u64 {
+        u64::from(u32::from_le_bytes([self.layout.columns, self.number, self.layout.shift, 0]))
+    }
+
+    fn decode(code: u32) -> Column {
+        let [columns, number, shift, _] = code.to_le_bytes();
+        Column { layout: StripeLayout { columns, shift }, number }
+    }
+}
+
 /// A run of extent numbers that are not at their home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
@@ -81,17 +141,19 @@ pub struct Zone {
     pub is_filling: bool,
     /// The extents are mirrored although their numbers are plain, or the other way round (Z4).
     pub is_converted: bool,
+    /// The zone is a column of a striped set (Z6).
+    pub column: Option<Column>,
 }
 
 impl Zone {
     /// Numbers that have no place.
     pub fn nowhere(first_extent: u64, extents: u64) -> Zone {
-        Zone { first_extent, extents, place: None, second: None, is_filling: false, is_converted: false }
+        Zone { first_extent, extents, place: None, second: None, is_filling: false, is_converted: false, column: None }
     }
 
     /// Whether its extents are mirrored (Z4).
     pub fn is_mirrored(&self, extent_blocks: u64) -> bool {
-        (self.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM) != self.is_converted
+        self.column.is_none() && (self.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM) != self.is_converted
     }
 
     /// All of its places.
@@ -146,8 +208,11 @@ impl ZoneTable {
             let place = zone.place.unwrap_or(ZonePlace { pv: NOWHERE, first_pe: 0 });
             let filling = if zone.is_filling { FILLING } else { 0 };
             let converted = if zone.is_converted { CONVERTED } else { 0 };
-            let (second_pv, second_pe) =
-                zone.second.map_or((0, 0), |second| ((second.pv + 1) | filling, second.first_pe));
+            let (second_pv, second_pe) = match (zone.second, zone.column) {
+                (_, Some(column)) => (STRIPED, column.encode()),
+                (Some(second), None) => ((second.pv + 1) | filling, second.first_pe),
+                (None, None) => (0, 0),
+            };
             let record = ZoneRecord {
                 first_extent: zone.first_extent,
                 extents: zone.extents,
@@ -178,12 +243,15 @@ impl ZoneTable {
             return Err(corrupt("its checksum does not match"));
         }
         let records = bytes[ZoneTableRecord::SIZE..].chunks_exact(ZoneRecord::SIZE).take(self.count as usize);
+        let is_striped = |record: &ZoneRecord| record.second_pv & STRIPED != 0;
         let zone = |record: ZoneRecord| Zone {
+            column: is_striped(&record).then(|| Column::decode(record.second_pe)),
             first_extent: record.first_extent,
             extents: record.extents,
             place: (record.pv != NOWHERE).then_some(ZonePlace { pv: record.pv, first_pe: record.first_pe }),
-            second: (record.second_pv & !(FILLING | CONVERTED))
+            second: (record.second_pv & !(FILLING | CONVERTED | STRIPED))
                 .checked_sub(1)
+                .filter(|_| !is_striped(&record))
                 .map(|pv| ZonePlace { pv, first_pe: u64::from(record.second_pe) }),
             is_filling: record.second_pv & FILLING != 0,
             is_converted: record.second_pv & CONVERTED != 0,
@@ -200,8 +268,11 @@ impl ZoneTable {
 /// is the largest number.
 pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], extent_blocks: u64, most: u64) -> bool {
     let mirrored_from = MIRRORED_FROM.div_ceil(extent_blocks);
-    let has_mirrors = || zones.iter().any(|zone| zone.second.is_some() || zone.is_converted);
-    if homes.iter().any(|home| home.end > mirrored_from) && has_mirrors() {
+    let has_high = || zones.iter().any(|zone| zone.second.is_some() || zone.is_converted || zone.column.is_some());
+    if homes.iter().any(|home| home.end > mirrored_from) && has_high() {
+        return false;
+    }
+    if !are_whole_sets(zones, extent_blocks) {
         return false;
     }
     let is_sound = |zone: &Zone| match (zone.place, zone.second) {
@@ -244,6 +315,42 @@ pub fn are_sound(zones: &[Zone], homes: &[Range<u64>], extent_blocks: u64, most:
         *next = run.end;
     }
     next.iter().zip(homes).all(|(next, home)| *next == home.end - home.start)
+}
+
+/// Whether all columns of striped sets are there (Z6).
+fn are_whole_sets(zones: &[Zone], extent_blocks: u64) -> bool {
+    let mut left = zones;
+    let mut layout = None;
+    while let Some(zone) = left.first() {
+        let Some(column) = zone.column else {
+            left = &left[1..];
+            continue;
+        };
+        let count = usize::from(column.layout.columns);
+        let is_same = layout.is_none_or(|layout| layout == column.layout);
+        if !is_same || !column.layout.fits(extent_blocks) || left.len() < count {
+            return false;
+        }
+        layout = Some(column.layout);
+        let row = column.layout.columns.into();
+        let is_aligned =
+            zone.first_extent.is_multiple_of(row) && zone.first_extent.saturating_mul(extent_blocks) >= MIRRORED_FROM;
+        let is_next = |(number, own): (usize, &Zone)| {
+            let before = number as u64 * zone.extents;
+            own.column == Some(Column { number: number as u8, layout: column.layout })
+                && own.extents == zone.extents
+                && own.first_extent.checked_sub(zone.first_extent) == Some(before)
+                && !own.is_converted
+                && !own.is_filling
+        };
+        let set = &left[..count];
+        let pvs: BTreeSet<u16> = set.iter().filter_map(|own| Some(own.place?.pv)).collect();
+        if !is_aligned || pvs.len() != count || !set.iter().enumerate().all(is_next) {
+            return false;
+        }
+        left = &left[count..];
+    }
+    true
 }
 
 /// The parts of a range of numbers that no zone covers.

@@ -106,3 +106,55 @@ fn what_no_zone_covers_is_at_home() {
     assert_eq!(parts(8..11), [(10, 11)]);
     assert_eq!(parts(20..21), [(20, 21)]);
 }
+
+const LAYOUT: StripeLayout = StripeLayout { columns: 2, shift: 0 };
+
+/// A set of columns from a number on, of extents of one block.
+fn striped(first: u64, extents: u64, layout: StripeLayout, places: &[(u16, u64)]) -> Vec<Zone> {
+    let column = |(number, place): (u8, &(u16, u64))| Zone {
+        column: Some(Column { layout, number }),
+        ..zone(MIRRORED_FROM + first + u64::from(number) * extents, extents, Some(*place))
+    };
+    (0..).zip(places).map(column).collect()
+}
+
+/// Z6
+#[test]
+fn all_columns_of_a_set_are_there() {
+    let homes = [0..8, 8..16, 16..24];
+    let gone = [zone(0, 2, None), zone(8, 2, None)];
+    let with = |zones: &[Zone]| [&gone[..], zones].concat();
+    let good = striped(0, 2, LAYOUT, &[(0, 0), (1, 0)]);
+    let wide = StripeLayout { columns: 3, ..LAYOUT };
+    let changed = |at: usize, change: fn(&mut Zone)| {
+        let mut zones = good.clone();
+        change(&mut zones[at]);
+        with(&zones)
+    };
+    let two = [striped(0, 1, LAYOUT, &[(0, 0), (1, 0)]), striped(2, 1, LAYOUT, &[(1, 1), (0, 1)])].concat();
+    let mixed = [striped(0, 1, LAYOUT, &[(0, 0), (1, 0)]), striped(6, 1, wide, &[(1, 1), (0, 1), (2, 0)])].concat();
+    for (zones, sound) in [
+        (with(&good), true),
+        (with(&two), true),
+        ([&gone[..], &[zone(16, 1, None)], &mixed].concat(), false),
+        (with(&good[..1]), false),
+        (with(&striped(1, 2, LAYOUT, &[(0, 0), (1, 0)])), false),
+        (with(&striped(0, 2, LAYOUT, &[(0, 0), (0, 2)])), false),
+        (with(&striped(0, 2, StripeLayout { columns: 2, shift: 1 }, &[(0, 0), (1, 0)])), false),
+        (with(&striped(0, 2, StripeLayout { columns: 2, shift: 200 }, &[(0, 0), (1, 0)])), false),
+        (with(&striped(0, 2, StripeLayout { columns: 1, shift: 0 }, &[(0, 0)])), false),
+        (changed(1, |zone| zone.column = None), false),
+        (changed(0, |zone| zone.column = None), false),
+        (changed(1, |zone| zone.place = None), false),
+        (changed(1, |zone| zone.is_converted = true), false),
+        (changed(1, |zone| zone.is_filling = true), false),
+        (changed(1, |zone| zone.first_extent += 2), false),
+        (vec![Zone { column: Some(Column { layout: LAYOUT, number: 0 }), ..zone(0, 2, Some((1, 0))) }], false),
+    ] {
+        assert_eq!(are_sound(&zones, &homes, 1, MOST), sound, "{zones:?}");
+    }
+    let table = ZoneTable::default().next(with(&two), 77);
+    let named = ZoneTable { zones: Vec::new(), ..table.clone() };
+    assert_eq!(named.decode(&table.encode(77), 77, "here").unwrap(), with(&two));
+    assert!(!table.zones[2].is_mirrored(1));
+}

@@ -182,7 +182,7 @@ impl Group {
     pub(super) fn settle_reservations(&self) {
         let catalog = self.catalog.read();
         let usage = SnapshotUsage(&catalog);
-        let mut shortfall = [0; 2];
+        let mut shortfall = [0; crate::model::SegmentType::ALL.len()];
         let mut reserves = Vec::new();
         for volume in catalog.volumes.values() {
             let state = volume.state.lock();

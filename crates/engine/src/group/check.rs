@@ -586,9 +586,11 @@ impl<'a> Check<'a> {
             return;
         }
         // A volume that is being converted may have blocks of both types, and counts as linear.
-        if self.types.get(&tree.id) == Some(&SegmentType::Raid1) && !placement.is_mirrored(start) {
+        let several = self.types.get(&tree.id).filter(|segment| **segment != SegmentType::Linear);
+        if several.is_some_and(|segment| *segment != placement.segment_of(start)) {
+            let what = if several == Some(&SegmentType::Raid1) { "mirrored" } else { "striped" };
             self.report
-                .find(format!("tree {}: LV block {} is at VG block {start}, which is not mirrored", tree.id, e.key));
+                .find(format!("tree {}: LV block {} is at VG block {start}, which is not {what}", tree.id, e.key));
         }
         let unproven = self.group.core.members.unproven.among(&placement, start, len);
         if unproven > 0 {
@@ -719,9 +721,10 @@ impl<'a> Check<'a> {
         if free != count {
             self.report.find(format!("{free} blocks are free, the counter says {count}"));
         }
-        let mirrored = ("mirrored", (counted.mirrored_free(), pvs.mirrored_free()));
+        let several = [("mirrored", SegmentType::Raid1), ("striped", SegmentType::Striped)];
+        let several = several.map(|(what, segment)| (what, (counted.several_free(segment), pvs.several_free(segment))));
         let linear = counted.free().zip(pvs.free()).map(|counts| ("linear", counts));
-        for (what, (counted, kept)) in linear.chain([mirrored]).filter(|(_, (counted, kept))| counted != kept) {
+        for (what, (counted, kept)) in linear.chain(several).filter(|(_, (counted, kept))| counted != kept) {
             self.report.find(format!("{counted} blocks are free for {what} volumes, the counter says {kept}"));
         }
         runs.extend(arenas.into_iter().map(|(start, len)| ("free in an arena", start, len)));

@@ -120,7 +120,7 @@ impl Group {
             self.checkpoints.leave(outcome.is_ok());
             outcome?;
             // Freed blocks are usable now: mirrored extents may be made, or dissolved.
-            if self.has_mirrored() {
+            if self.has_several() {
                 self.wake();
             }
         }
@@ -366,7 +366,7 @@ impl Group {
         let mut space = core.space.lock();
         stream.free_tree = space.free_tree();
         stream.free_blocks = space.free_in_tree();
-        stream.pv_free = space.pvs().free().collect();
+        stream.pv_free = space.pvs().stored_free();
         let (arenas, mut loose) = space.arenas(&in_flight);
         stream.arenas = arenas;
         stream.to_free = space.begin_commit();

@@ -89,6 +89,7 @@ impl Group {
         self.check_own_type(&meta)?;
         match meta.segment {
             SegmentType::Raid1 => Err(Error::Invalid("the volume is mirrored already".into())),
+            SegmentType::Striped => Err(Error::Invalid("a striped volume cannot be mirrored".into())),
             SegmentType::Linear => Ok(()),
         }
     }
@@ -107,7 +108,7 @@ impl Group {
 
     async fn convert_alone(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
         // An older program must not open a group with mirrored volumes, and it knows them by their extents.
-        while !self.has_mirrored() && self.make_zones(1, &[]).await? == 0 {
+        while !self.has_extents_of(SegmentType::Raid1) && self.make_zones(SegmentType::Raid1, 1, &[]).await? == 0 {
             if !self.more_space().await? {
                 return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
             }

@@ -93,7 +93,7 @@ impl Group {
         }
         // What is mirrored and not needed any more is given back: at once, if a disk may have to leave.
         if !self.has_mirrors() {
-            self.dissolve_to(0, 1).await?;
+            self.dissolve_to(SegmentType::Raid1, 0, 1).await?;
         }
         self.dissolve_later();
         Ok(done)
@@ -188,7 +188,7 @@ impl Group {
                 return Ok(());
             }
             let kept = if self.has_stored_mirrors() { self.kept_free() } else { 0 };
-            if self.dissolve_to(kept, 1).await? == 0
+            if self.dissolve_to(SegmentType::Raid1, kept, 1).await? == 0
                 && !self.room_for_volume(SegmentType::Linear, needed - free, &[]).await?
             {
                 return Err(Error::NoSpace { needed, free });

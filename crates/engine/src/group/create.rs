@@ -8,10 +8,14 @@ use crate::format::journal::{Placed, Record};
 use crate::map::MapError;
 use crate::model::{NewVolume, PvExtents, SegmentType, VolumeKind, VolumeMeta, VolumeState};
 use crate::space::Run;
+use crate::stripes::ColumnPart;
 use crate::units::{LvBlock, Seq, TreeId, VgBlock, VolumeId};
 use crate::volume::state::apply_place;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Where no block is.
+const NOWHERE: Range<u64> = u64::MAX - 1..u64::MAX;
 
 impl Group {
     pub async fn create_volume(self: &Arc<Self>, spec: NewVolume) -> Result<VolumeId> {
@@ -38,9 +42,9 @@ impl Group {
         segment: SegmentType,
         on: &[PvExtents],
     ) -> Result<VolumeId> {
-        // Mirrored extents are made on these places before volumes take them.
-        let places = if segment == SegmentType::Linear { self.places_on(on)? } else { Vec::new() };
         loop {
+            // Other volumes may have taken these places meanwhile, and extents may have got another type.
+            let places = self.places_of(segment, on)?;
             match self.create_once(spec, segment, &places).await {
                 Err(error @ Error::NoSpace { needed, free }) => {
                     if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
@@ -142,6 +146,34 @@ impl Group {
     ) -> std::result::Result<Vec<Run>, ChangeError> {
         let taken = self.core.space.lock().alloc_large(self.core.alloc_context(), segment, blocks, places)?;
         taken.map_err(|free| Error::NoSpace { needed: blocks, free }.into())
+    }
+
+    /// The blocks for volumes of this type that lie on these extents and nowhere else, in their order. Empty: no extents were
+    /// named.
+    pub(super) fn places_of(&self, segment: SegmentType, on: &[PvExtents]) -> Result<Vec<Range<u64>>> {
+        match segment {
+            SegmentType::Linear => self.places_on(on),
+            _ if on.is_empty() => Ok(Vec::new()),
+            several => {
+                let placement = self.core.placement();
+                let are_on = |part: ColumnPart| {
+                    let blocks = |extents: &Range<u64>| {
+                        extents.start * placement.extent_blocks..extents.end * placement.extent_blocks
+                    };
+                    let has = |on: &PvExtents| {
+                        let own = blocks(&on.extents);
+                        on.pv.0 == part.pv && own.start <= part.at && part.at + part.blocks <= own.end
+                    };
+                    on.iter().any(has)
+                };
+                let own = placement.runs().iter().filter(|run| run.segment() == several);
+                let places: Vec<Range<u64>> = own
+                    .filter(|run| placement.all_parts_of(run).into_iter().all(are_on))
+                    .map(|run| run.start..run.end)
+                    .collect();
+                Ok(if places.is_empty() { Vec::from([NOWHERE]) } else { places })
+            }
+        }
     }
 
     /// The blocks of these extents, in their order and each once.

@@ -37,6 +37,7 @@ impl Group {
             self.core.require_all_pvs()?;
             self.check_no_legs(pv)?;
         }
+        self.empty_columns(pv).await?;
         let root = self.root.lock().group.clone();
         let ranges = self.ranges_of(pv)?;
         let journal = journal_on(&root, &self.core.placement(), pv);
@@ -91,6 +92,7 @@ impl Group {
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
         self.check_no_legs(pv)?;
+        self.empty_columns(pv).await?;
         let ranges = self.ranges_of(pv)?;
         if self.needs_closing(pv) {
             return Err(in_use());

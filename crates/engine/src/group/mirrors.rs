@@ -10,7 +10,7 @@
 //!   mirrored extents (`convert.rs`).
 //!
 //! Zones are made when a volume is created or grows, and in the background before redirected writes need them. None is
-//! made while a physical volume is out (MB3).
+//! made while a physical volume is out (MB3). All of that holds for striped extents too ([`striped`](super::striped)).
 
 use super::Group;
 use super::moves::{TableClaim, ZONES_KEPT};
@@ -40,6 +40,8 @@ const GROWTH_SHARE: u64 = 32;
 const GROWTH: RangeInclusive<u64> = 4..=1024;
 /// When volumes were removed, free mirrored extents stay for so many times of growth.
 const KEPT: u64 = 2;
+/// The types of volumes whose extents lie on several physical volumes.
+const ON_SEVERAL: [SegmentType; 2] = [SegmentType::Raid1, SegmentType::Striped];
 
 /// The state of a group's mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,16 +106,20 @@ impl Group {
     /// Makes or dissolves mirrored extents, for what may be needed next. They are dissolved after removals only: what was
     /// made for a volume stays until the volume takes it.
     async fn fit_zones(self: &Arc<Self>) -> Result<()> {
-        if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
+        if !self.has_several() || !self.out().is_empty() || self.is_moving() {
             return Ok(());
         }
-        if self.has_mirrors() && self.make_zones_ahead().await? {
-            return Ok(());
+        for segment in ON_SEVERAL {
+            if self.has_volumes_of(segment) && self.make_zones_ahead(segment).await? {
+                return Ok(());
+            }
         }
         // The checkpoint that frees blocks comes back here.
         let is_settled = self.core.space.lock().pending_blocks() == 0;
         if is_settled && self.dissolve_wanted.swap(false, Ordering::AcqRel) {
-            self.dissolve_zones(self.wanted_ahead(), 2).await?;
+            for segment in ON_SEVERAL {
+                self.dissolve_zones(segment, self.wanted_ahead(segment), 2).await?;
+            }
         }
         Ok(())
     }
@@ -155,7 +161,7 @@ impl Group {
         }
         self.check_new(&spec, &[])?;
         // A group with a mirrored volume has mirrored extents: an older program must not open it.
-        while !self.has_mirrored() && self.make_zones(1, on).await? == 0 {
+        while !self.has_extents_of(SegmentType::Raid1) && self.make_zones(SegmentType::Raid1, 1, on).await? == 0 {
             if !self.more_space().await? {
                 return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
             }
@@ -175,9 +181,9 @@ impl Group {
         lacking: u64,
         on: &[PvExtents],
     ) -> Result<bool> {
-        if segment == SegmentType::Raid1 {
+        if segment != SegmentType::Linear {
             let extents = lacking.div_ceil(self.core.placement().extent_blocks);
-            if self.make_zones(extents, on).await? >= extents {
+            if self.make_zones(segment, extents, on).await? >= extents {
                 return Ok(true);
             }
         }
@@ -185,7 +191,7 @@ impl Group {
         if self.more_space_for(segment).await? {
             return Ok(true);
         }
-        // The background may be dissolving mirrored extents, so that they are of neither type. Who creates or resizes a
+        // The background may be dissolving extents, so that they are of neither type. Who creates or resizes a
         // volume can wait for that, but a request cannot: who has the claim may wait for it.
         match self.claim_table().await {
             Ok(_claim) => Ok(self.core.space.lock().available_for(segment) > before),
@@ -193,27 +199,32 @@ impl Group {
         }
     }
 
-    /// A volume of this type has too little space. True: the other type gave some.
-    pub(super) async fn change_mirrored_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
-        if !self.has_mirrored() || !self.out().is_empty() || self.is_moving() {
+    /// A volume of this type has too little space. True: another type gave some.
+    pub(super) async fn change_type_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
+        if !self.has_several() || !self.out().is_empty() || self.is_moving() {
             return Ok(false);
         }
-        let changed = self.change_mirrored(segment).await;
+        let changed = self.take_from_others(segment).await;
         // If a disk fails meanwhile that the group can do without, the next process answers.
         changed.map_err(|error| self.core.journal.answer(error))
     }
 
-    async fn change_mirrored(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
-        match segment {
-            SegmentType::Linear => Ok(self.dissolve_zones(0, 1).await? > 0),
-            SegmentType::Raid1 => {
-                let available = || self.core.space.lock().available_for(SegmentType::Raid1);
-                let before = available();
-                // Nobody who has the claim waits for a mirrored volume.
-                let Ok(_claim) = self.claim_table().await else { return Ok(false) };
-                Ok(available() > before || self.make_zones_claimed(self.growth(), &[]).await? > 0)
+    async fn take_from_others(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
+        if segment != SegmentType::Linear {
+            let available = || self.core.space.lock().available_for(segment);
+            let before = available();
+            // Nobody who has the claim waits for a volume of this type.
+            let Ok(_claim) = self.claim_table().await else { return Ok(false) };
+            if available() > before || self.make_zones_claimed(segment, self.growth(), &[]).await? > 0 {
+                return Ok(true);
             }
         }
+        for other in ON_SEVERAL.into_iter().filter(|other| *other != segment) {
+            if self.has_extents_of(other) && self.dissolve_zones(other, 0, 1).await? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Mirrored extents that are made at once, ahead of their need.
@@ -225,8 +236,12 @@ impl Group {
 
     /// Whether there is a mirrored volume.
     pub(super) fn has_mirrors(&self) -> bool {
-        let is_mirrored = |volume: &Arc<Volume>| volume.segment() == SegmentType::Raid1;
-        self.catalog.read().volumes.values().any(is_mirrored)
+        self.has_volumes_of(SegmentType::Raid1)
+    }
+
+    /// Whether there is a volume of this type.
+    pub(super) fn has_volumes_of(&self, segment: SegmentType) -> bool {
+        self.catalog.read().volumes.values().any(|volume| volume.segment() == segment)
     }
 
     /// The same, without volumes that are being converted.
@@ -235,9 +250,14 @@ impl Group {
         self.catalog.read().volumes.values().any(is_mirrored)
     }
 
-    /// Whether there are mirrored extents.
-    pub(super) fn has_mirrored(&self) -> bool {
-        self.core.placement().runs().iter().any(|run| run.is_mirrored)
+    /// Whether there are extents for volumes of this type.
+    pub(super) fn has_extents_of(&self, segment: SegmentType) -> bool {
+        self.core.placement().runs().iter().any(|run| run.segment() == segment)
+    }
+
+    /// Whether there are mirrored or striped extents.
+    pub(super) fn has_several(&self) -> bool {
+        self.core.placement().runs().iter().any(|run| run.segment() != SegmentType::Linear)
     }
 
     /// The state of the mirrors.
@@ -266,8 +286,8 @@ impl Group {
         self.root.lock().written.behind == 0 && !self.core.placement().runs().iter().any(|run| run.is_filling)
     }
 
-    /// How many mirrored extents are to be free, if there is room.
-    fn wanted_ahead(&self) -> u64 {
+    /// How many extents for volumes of this type are to be free, if there is room.
+    fn wanted_ahead(&self, segment: SegmentType) -> u64 {
         let extent_blocks = self.core.placement().extent_blocks;
         let catalog = self.catalog.read();
         let mut origins = BTreeMap::new();
@@ -275,44 +295,63 @@ impl Group {
             let origin = volume.state.lock().meta.origin;
             if let Some(origin) = origin.and_then(|id| catalog.volumes.get(&id)) {
                 let state = origin.state.lock();
-                if state.meta.segment == SegmentType::Raid1 {
+                if state.meta.segment == segment {
                     origins.insert(origin.id, state.meta.blocks);
                 }
             }
         }
+        // Mirrored extents cannot be made while a physical volume is out. Without all of them nobody writes to a striped volume.
+        if segment == SegmentType::Striped && origins.is_empty() {
+            return 0;
+        }
         self.growth() + origins.into_values().map(|blocks| blocks.div_ceil(extent_blocks)).sum::<u64>()
     }
 
-    /// How many mirrored extents are missing from those that are to be free.
-    fn lacking_ahead(&self) -> u64 {
-        let wanted = self.wanted_ahead();
+    /// How many extents are missing from those that are to be free for volumes of this type.
+    fn lacking_ahead(&self, segment: SegmentType) -> u64 {
+        let wanted = self.wanted_ahead(segment);
         let extent_blocks = self.core.placement().extent_blocks;
         let space = self.core.space.lock();
         let free = |segment| space.available_for(segment) / extent_blocks;
-        let (plain, mirrored) = (free(SegmentType::Linear), free(SegmentType::Raid1));
+        let (plain, own) = (free(SegmentType::Linear), free(segment));
+        let each = if segment == SegmentType::Raid1 { 2 } else { 1 };
         // Metadata that moves and linear volumes need the rest.
-        wanted.min((plain + 2 * mirrored) / 4).saturating_sub(mirrored)
+        wanted.min((plain + each * own) / (2 * each)).saturating_sub(own)
     }
 
-    /// Makes mirrored extents before they are needed. False: none could be made now.
-    async fn make_zones_ahead(self: &Arc<Self>) -> Result<bool> {
-        let lacking = self.lacking_ahead();
+    /// Makes extents before they are needed. False: none could be made now.
+    async fn make_zones_ahead(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
+        let lacking = self.lacking_ahead(segment);
         if lacking == 0 {
             return Ok(false);
         }
         // Who has the claim may wait for this caller.
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
-        Ok(self.make_zones_claimed(lacking, &[]).await? > 0)
+        Ok(self.make_zones_claimed(segment, lacking, &[]).await? > 0)
     }
 
-    /// Makes up to this many mirrored extents, each of one extent on two physical volumes. Returns how many (MZ1).
-    pub(super) async fn make_zones(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
+    /// Makes up to this many extents for volumes of this type: mirrored ones, each of one extent on two physical volumes, or
+    /// striped ones, in whole rows. Returns how many (MZ1).
+    pub(super) async fn make_zones(
+        self: &Arc<Self>,
+        segment: SegmentType,
+        extents: u64,
+        on: &[PvExtents],
+    ) -> Result<u64> {
         let _claim = self.claim_table().await?;
-        self.make_zones_claimed(extents, on).await
+        self.make_zones_claimed(segment, extents, on).await
     }
 
     /// The same while the caller has claimed the table.
-    async fn make_zones_claimed(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
+    async fn make_zones_claimed(self: &Arc<Self>, segment: SegmentType, extents: u64, on: &[PvExtents]) -> Result<u64> {
+        match segment {
+            SegmentType::Linear => Ok(0),
+            SegmentType::Raid1 => self.make_mirrored(extents, on).await,
+            SegmentType::Striped => self.make_striped(extents, on).await,
+        }
+    }
+
+    async fn make_mirrored(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
         self.may_change()?;
         self.core.require_all_pvs()?;
         let hold = self.hold_checkpoints().await;
@@ -525,14 +564,14 @@ impl Group {
     }
 
     /// The places on each physical volume where legs may lie, those of the volume with most free blocks first.
-    fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<(u16, Vec<Range<u64>>)>> {
+    pub(super) fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<(u16, Vec<Range<u64>>)>> {
         let placement = self.core.placement();
         let wanted = self.places_on(on)?;
         let free: Vec<u64> = self.core.space.lock().pvs().free().collect();
         let highest = LARGEST_MIRRORED / BLOCK_SIZE;
         let mut places: Vec<(u64, u16, Vec<Range<u64>>)> = Vec::new();
         for (index, free) in (0..).zip(free) {
-            let plain = placement.runs().iter().filter(|run| run.pv == index && !run.is_mirrored);
+            let plain = placement.runs().iter().filter(|run| run.pv == index && run.segment() == SegmentType::Linear);
             let near = plain.filter(|run| run.at < highest);
             let near = near.map(|run| run.start..run.end.min(run.start + (highest - run.at)));
             let within = |range: Range<u64>| -> Vec<Range<u64>> {
@@ -554,7 +593,7 @@ impl Group {
         Ok(places.into_iter().map(|(_, pv, places)| (pv, places)).collect())
     }
 
-    async fn take_extents_in(&self, most: u64, places: &[Range<u64>]) -> Result<Option<Run>> {
+    pub(super) async fn take_extents_in(&self, most: u64, places: &[Range<u64>]) -> Result<Option<Run>> {
         let extent_blocks = self.core.placement().extent_blocks;
         let take = || {
             let _gate = self.core.gate.read();
@@ -569,61 +608,68 @@ impl Group {
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
-    /// Dissolves mirrored extents of which nothing is used, but for some, of these at least so many, if there are so many
-    /// times more than those that stay (MZ2). Returns how many.
-    async fn dissolve_zones(self: &Arc<Self>, least: u64, times: u64) -> Result<u64> {
+    /// Dissolves extents for volumes of this type of which nothing is used, but for some, of these at least so many, if there
+    /// are so many times more than those that stay (MZ2). Returns how many.
+    async fn dissolve_zones(self: &Arc<Self>, segment: SegmentType, least: u64, times: u64) -> Result<u64> {
         let least = least * self.core.placement().extent_blocks;
-        let kept = if self.has_mirrors() { least.max(self.kept_free()) } else { 0 };
-        self.dissolve_to(kept, times).await
+        let kept = if self.has_volumes_of(segment) { least.max(self.kept_free()) } else { 0 };
+        self.dissolve_to(segment, kept, times).await
     }
 
-    /// Blocks that stay free in mirrored extents while there are mirrored volumes.
+    /// Blocks that stay free in mirrored, or in striped, extents while there are such volumes.
     pub(super) fn kept_free(&self) -> u64 {
         KEPT * self.growth() * self.core.placement().extent_blocks
     }
 
     /// The same, of all but this many blocks.
-    pub(super) async fn dissolve_to(self: &Arc<Self>, kept: u64, times: u64) -> Result<u64> {
-        let free = self.core.space.lock().available_for(SegmentType::Raid1);
+    pub(super) async fn dissolve_to(self: &Arc<Self>, segment: SegmentType, kept: u64, times: u64) -> Result<u64> {
+        let free = self.core.space.lock().available_for(segment);
         if free <= kept * times.max(1) {
             return Ok(0);
         }
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(0) };
+        self.dissolve_claimed(segment, kept).await
+    }
+
+    /// The same while the caller has claimed the table.
+    pub(super) async fn dissolve_claimed(self: &Arc<Self>, segment: SegmentType, kept: u64) -> Result<u64> {
         // Freed blocks are usable, and no discard is in flight.
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let mut taken = Vec::new();
-        let outcome = self.take_mirrored(kept, &mut taken).await;
+        let outcome = self.take_several(segment, kept, &mut taken).await;
         if outcome.is_err() || taken.is_empty() {
             taken.iter().for_each(|(start, len)| self.give_back(*start..start + len));
             return outcome.map(|()| 0);
         }
         taken.sort_unstable();
         let numbers: Vec<Range<u64>> = taken.iter().map(|(start, len)| *start..start + len).collect();
-        let (new, given) = self.core.placement().without_mirrored(&numbers);
+        let (new, given) = self.core.placement().without_zones_of(&numbers);
         let new = Arc::new(new);
         // No request to the freed blocks is in flight: they were free in a durable checkpoint.
         self.change_zones_of_mirrors(&new, given);
-        self.core.members.legs().set_runs(self.runs_of_legs(&new)).await?;
+        if segment == SegmentType::Raid1 {
+            self.core.members.legs().set_runs(self.runs_of_legs(&new)).await?;
+        }
         drop(hold);
         self.checkpoint().await?;
         Ok(numbers.iter().map(|range| range.end - range.start).sum::<u64>() / new.extent_blocks)
     }
 
-    async fn take_mirrored(&self, kept: u64, taken: &mut Vec<Run>) -> Result<()> {
+    async fn take_several(&self, segment: SegmentType, kept: u64, taken: &mut Vec<Run>) -> Result<()> {
         let placement = self.core.placement();
-        let mirrored: Vec<_> = placement.runs().iter().filter(|run| run.is_mirrored).copied().collect();
-        for run in mirrored.into_iter().rev() {
+        let own: Vec<_> = placement.runs().iter().filter(|run| run.segment() == segment).copied().collect();
+        let unit = match placement.stripe_layout().filter(|_| segment == SegmentType::Striped) {
+            Some(layout) => layout.row(placement.extent_blocks),
+            None => placement.extent_blocks,
+        };
+        for run in own.into_iter().rev() {
             let mut at = run.start;
             loop {
                 let take = || {
                     let _gate = self.core.gate.read();
-                    self.core.space.lock().take_mirrored(
-                        self.core.alloc_context(),
-                        at..run.end,
-                        placement.extent_blocks,
-                        kept,
-                    )
+                    let context = self.core.alloc_context();
+                    self.core.space.lock().take_several(context, segment, at..run.end, unit, kept)
                 };
                 let Some(found) = self.core.with_nodes_privileged(take).await? else { break };
                 at = found.0 + found.1;
@@ -641,7 +687,7 @@ fn single_run(placement: &Placement) -> Option<PlacedRun> {
 }
 
 pub(super) fn full_table() -> Error {
-    Error::Invalid("the table of mirrored extents is full".into())
+    Error::Invalid("the table of mirrored and striped extents is full".into())
 }
 
 impl Group {

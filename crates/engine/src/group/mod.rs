@@ -64,6 +64,7 @@ mod snapshot;
 mod snapshot_usage;
 mod space_finder;
 mod spread;
+mod striped;
 mod trim_state;
 mod zones;
 
@@ -80,8 +81,10 @@ pub use point::{Publish, PublishTo, point_identity, point_seed};
 pub use progress::{CheckProgress, RehomeProgress};
 pub use pv_usage::PvUsage;
 pub use scrub_state::ScrubInfo;
+pub use striped::StripeInfo;
 pub use trim_state::TrimProgress;
 
+pub use crate::format::zones::StripeLayout;
 pub use crate::model::*;
 pub use crate::volume::Volume;
 
@@ -234,7 +237,7 @@ impl Group {
             |group| &group.rehome_wanted,
             |group| Box::pin(async move { group.rehome_some().await }),
         );
-        if self.has_mirrored() {
+        if self.has_several() {
             self.start_mirrors();
         }
     }

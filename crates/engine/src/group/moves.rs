@@ -198,17 +198,17 @@ impl Group {
     }
 
     /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
-    /// Legs of mirrors do not move.
+    /// Legs of mirrors and stripes do not move.
     fn refuse_mirrors(&self, wanted: &NewMove, extents: &[Range<u64>]) -> Result<()> {
         let placement = self.core.placement();
         let blocks = |run: &Range<u64>| run.start * placement.extent_blocks..run.end * placement.extent_blocks;
         let refused = match wanted.volume {
-            Some(id) => self.volume_now(id)?.segment() == SegmentType::Raid1,
+            Some(id) => self.volume_now(id)?.segment() != SegmentType::Linear,
             None => extents.iter().any(|run| placement.has_leg_in(wanted.from, &blocks(run))),
         };
         match refused {
             true => Err(Error::Invalid(
-                "the copies of mirrored volumes cannot be moved; move the other volumes by name".into(),
+                "mirrored and striped volumes cannot be moved; move the other volumes by name".into(),
             )),
             false => Ok(()),
         }

@@ -200,8 +200,7 @@ impl Group {
         };
         // A new journal id: frames of the previous journal can never be mistaken for new ones.
         root.journal_id += 1;
-        let mirrored_free = stream.free_blocks.saturating_sub(stream.pv_free.iter().sum());
-        let pvs = Pvs::new(&placement, &stream.pv_free, mirrored_free);
+        let pvs = Pvs::stored(&placement, &stream.pv_free, stream.free_blocks);
         let mut space = Space::new(stream.free_tree, stream.free_blocks, pvs);
         let is_out_unallocatable = !planted::is("allocated_on_missing");
         (0..root.pvs.len())
@@ -412,7 +411,8 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
     let roots = stream.trees.iter().map(|t| &t.tree).chain([&stream.free_tree]).filter_map(|t| t.root);
     let written = roots.map(|r| r.generation).max().is_none_or(|newest| newest <= root.generation);
     let known = stream.trees.iter().all(|t| t.epoch.0 < stream.epoch && t.birth.0 <= stream.epoch);
-    // Mirrored free blocks are the rest.
+    // Free striped blocks have counters of their own, behind the others. Mirrored free blocks are the rest.
+    let striped = Pvs::striped_counters(placement);
     let has_mirrored = placement.runs().iter().any(|run| run.is_mirrored);
     let pv_free = stream.pv_free.iter().try_fold(0u64, |sum, free| sum.checked_add(*free));
     let adds_up = pv_free.is_some_and(|sum| sum == stream.free_blocks || has_mirrored && sum < stream.free_blocks);
@@ -434,7 +434,10 @@ fn check_stream(stream: &Stream, placement: &Placement, root: &GroupRoot) -> Res
             "it names physical volumes as not allocatable that do not exist",
         ),
         (stream.free_blocks <= blocks, "it has more free blocks than blocks"),
-        (stream.pv_free.len() == root.pvs.len() && adds_up, "the free blocks of its physical volumes do not add up"),
+        (
+            stream.pv_free.len() == root.pvs.len() + striped && adds_up,
+            "the free blocks of its physical volumes do not add up",
+        ),
     ];
     match checks.iter().find(|(good, _)| !good) {
         Some((_, what)) => Err(stream_corrupt(what)),

@@ -107,7 +107,7 @@ impl Group {
         self.more_space_for(SegmentType::Linear).await
     }
 
-    /// The same for volumes of this type: mirrored extents can be made, or dissolved.
+    /// The same for volumes of this type: extents can change their type.
     pub(crate) async fn more_space_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
         let pending = self.core.space.lock().pending_blocks();
         if pending > 0 {
@@ -118,7 +118,7 @@ impl Group {
                 return Ok(true);
             }
         }
-        if self.change_mirrored_for(segment).await? {
+        if self.change_type_for(segment).await? {
             return Ok(true);
         }
         let turn = self.core.space_event.turn();

@@ -1,11 +1,15 @@
 //! The places of a volume's blocks, for reports. A report lists each physical volume that has blocks of the volume,
 //! with the extent of the first block there, in the volume's order. Mirrored blocks have an entry
-//! for each pair of physical volumes.
+//! for each pair of physical volumes, and striped ones as many as they have columns, which follow each other, for each
+//! combination of physical volumes.
 
 use super::Group;
 use crate::error::{Error, Result};
 use crate::map;
+use crate::model::PvFlags;
+use crate::placement::Placement;
 use crate::units::{VgBlock, VolumeId};
+use std::ops::Range;
 
 /// The most leaves of a volume's tree that are read, to bound the time of a report. Blocks beyond count as on the
 /// physical volume of the last block that was read.
@@ -31,7 +35,7 @@ impl Group {
         let volume = self.catalog.read().volumes.get(&id).cloned();
         let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
         let placement = core.placement();
-        let mut places: Vec<PvUsage> = Vec::new();
+        let mut places = Places::default();
         let mut cursor = 0;
         for _ in 0..MAX_LEAVES {
             // Each step reads the tree again, under the lock under which it changes.
@@ -44,18 +48,7 @@ impl Group {
                 let mut at = extent.value;
                 let end = extent.value + u64::from(extent.len);
                 while at < end {
-                    let (mut legs, run_end) = placement.legs_of(VgBlock(at));
-                    let blocks = end.min(run_end) - at;
-                    let (pv, first_extent) = legs.next().expect("a block has a place");
-                    let second = legs.next().map(|(pv, extent)| (pv.0, extent));
-                    let is_there = |place: &&mut PvUsage| {
-                        place.pv == pv.0 && place.second.map(|(pv, _)| pv) == second.map(|(pv, _)| pv)
-                    };
-                    match places.iter_mut().find(is_there) {
-                        Some(place) => place.blocks += blocks,
-                        None => places.push(PvUsage { pv: pv.0, first_extent, blocks, second }),
-                    }
-                    at += blocks;
+                    at = places.add(&placement, at..end);
                 }
             }
             match step.next {
@@ -63,6 +56,43 @@ impl Group {
                 None => break,
             }
         }
-        Ok(places)
+        Ok(places.0.into_iter().map(|(usage, _)| usage).collect())
+    }
+}
+
+/// What was found, with the physical volumes of striped blocks.
+#[derive(Default)]
+struct Places(Vec<(PvUsage, PvFlags)>);
+
+impl Places {
+    /// Adds the first of these blocks. Returns where the others begin.
+    fn add(&mut self, placement: &Placement, blocks: Range<u64>) -> u64 {
+        let (parts, next) = placement.parts_of(&blocks);
+        let second = placement.legs_of(VgBlock(blocks.start)).0.nth(1).map(|(pv, extent)| (pv.0, extent));
+        let columns = placement.columns_at(blocks.start);
+        let extent = |at: u64| at / placement.extent_blocks;
+        let key = |pv: u16| (pv, second.map(|(pv, _)| pv), columns);
+        let is_key = |wanted, (place, columns): &(PvUsage, PvFlags)| {
+            (place.pv, place.second.map(|(pv, _)| pv), *columns) == wanted
+        };
+        // All columns of a set follow each other, also if the first blocks are not on all of them.
+        for (pv, first) in placement.columns_from(blocks.start) {
+            if !self.0.iter().any(|place| is_key(key(pv), place)) {
+                self.0.push((PvUsage { pv, first_extent: extent(first), blocks: 0, second }, columns));
+            }
+        }
+        for part in parts {
+            match self.0.iter_mut().find(|place| is_key(key(part.pv), place)) {
+                Some((place, _)) => {
+                    place.first_extent = if place.blocks == 0 { extent(part.at) } else { place.first_extent };
+                    place.blocks += part.blocks;
+                }
+                None => {
+                    let (first_extent, blocks) = (extent(part.at), part.blocks);
+                    self.0.push((PvUsage { pv: part.pv, first_extent, blocks, second }, columns));
+                }
+            }
+        }
+        next
     }
 }

@@ -72,7 +72,7 @@ impl Group {
                     self.request_checkpoint();
                 }
                 self.core.space_event.notify();
-                if self.has_mirrored() {
+                if self.has_several() {
                     self.dissolve_wanted.store(true, Ordering::Release);
                     self.wake();
                 }

@@ -5,7 +5,7 @@ use super::create::{NODES_FOR_CHANGE, check_sizes, place_runs, refuse_places};
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::map::{self, Fit};
-use crate::model::{PvExtents, SegmentType};
+use crate::model::PvExtents;
 use crate::space::metadata::{RUNS_TOGETHER, blocks_for_runs};
 use crate::units::{Seq, VolumeId};
 use crate::volume::Volume;
@@ -27,9 +27,8 @@ impl Group {
             refuse_places(on)?;
         }
         let segment = volume.segment();
-        // Mirrored extents are made on these places before volumes take them.
-        let places = if segment == SegmentType::Linear { self.places_on(on)? } else { Vec::new() };
         loop {
+            let places = self.places_of(segment, on)?;
             self.may_change()?;
             self.core.journal.admit().await?;
             let gate = volume.close_gate(true).await;

@@ -54,7 +54,7 @@ impl Group {
             return Ok(ids);
         }
         self.durable(seq).await?;
-        if self.has_mirrored() {
+        if self.has_several() {
             // What they may need is made ahead.
             self.wake();
         }
@@ -67,13 +67,15 @@ impl Group {
         specs: &[NewSnapshot],
         origins: &BTreeMap<VolumeId, Arc<Volume>>,
     ) -> Result<bool> {
-        let is_mirrored = |spec: &&NewSnapshot| origins[&spec.origin].segment() == SegmentType::Raid1;
-        let mirrored: u64 = specs.iter().filter(is_mirrored).filter_map(|spec| spec.reserve).sum();
-        let free = self.core.space.lock().available_for(SegmentType::Raid1);
-        match mirrored > free {
-            true => self.room_for_volume(SegmentType::Raid1, mirrored - free, &[]).await,
-            false => self.more_space().await,
+        for several in [SegmentType::Raid1, SegmentType::Striped] {
+            let own = specs.iter().filter(|spec| origins[&spec.origin].segment() == several);
+            let needed: u64 = own.filter_map(|spec| spec.reserve).sum();
+            let free = self.core.space.lock().available_for(several);
+            if needed > free {
+                return self.room_for_volume(several, needed - free, &[]).await;
+            }
         }
+        self.more_space().await
     }
 
     async fn snapshot_gated(&self, specs: &[NewSnapshot]) -> Result<(Vec<VolumeId>, Seq)> {
@@ -83,7 +85,7 @@ impl Group {
             if let Some(spec) = specs.iter().find(|s| catalog.names.contains_key(&s.name)) {
                 return Err(Error::Exists(format!("volume {}", spec.name)).into());
             }
-            let mut reserves = [0; 2];
+            let mut reserves = [0; SegmentType::ALL.len()];
             let mut parts = Vec::with_capacity(specs.len());
             for (i, spec) in specs.iter().enumerate() {
                 let i = i as u64;
@@ -113,7 +115,7 @@ impl Group {
                 reserves[volume.segment as usize] += spec.reserve.unwrap_or(0);
                 parts.push(SnapshotPart { origin: spec.origin, point: TreeId(catalog.next_tree + 2 * i), volume });
             }
-            for segment in [SegmentType::Linear, SegmentType::Raid1] {
+            for segment in SegmentType::ALL {
                 let (needed, free) = (reserves[segment as usize], self.core.space.lock().available_for(segment));
                 if needed > free {
                     return Err(Error::NoSpace { needed, free }.into());

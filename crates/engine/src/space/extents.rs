@@ -59,18 +59,24 @@ impl Space {
         Ok(None)
     }
 
-    /// Takes whole free extents of these mirrored blocks, but leaves this many blocks for mirrored volumes. None: there
-    /// are none.
-    pub fn take_mirrored(
+    /// Takes free blocks of this range, which is one run for volumes of this type, in whole `unit`s, but leaves this many
+    /// blocks for such volumes. None: there are none.
+    pub fn take_several(
         &mut self,
         context: AllocContext<'_>,
+        segment: SegmentType,
         range: Range<u64>,
-        extent_blocks: u64,
+        unit: u64,
         kept: u64,
     ) -> Result<Option<Run>, MapError> {
         self.close_arenas(context)?;
-        let most = self.available_for(SegmentType::Raid1).saturating_sub(kept) / extent_blocks * extent_blocks;
-        let free = self.next_free_extents(context, range.start, range.end, extent_blocks)?;
+        // Nobody counts on blocks that are not allocatable.
+        let most = match self.pvs.is_closed(range.start) {
+            true => u64::MAX,
+            false => self.available_for(segment).saturating_sub(kept),
+        };
+        let most = most / unit * unit;
+        let free = self.next_free_extents(context, range.start, range.end, unit)?;
         let len = (free.end - free.start).min(most);
         if len == 0 {
             return Ok(None);

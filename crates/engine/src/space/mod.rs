@@ -122,7 +122,7 @@ pub struct Space {
     /// Blocks in the free tree.
     free: u64,
     /// For volumes of each type.
-    classes: [Class; 2],
+    classes: [Class; SegmentType::ALL.len()],
     arenas: BTreeMap<u64, Arena>,
     arena_order: VecDeque<u64>,
     current: Map<VolumeId, u64>,
@@ -208,7 +208,7 @@ impl Space {
             free_tree,
             contradiction: None,
             free,
-            classes: [(); 2].map(|()| Class { leaves_for_arena: LEAVES_FOR_ARENA, ..Class::default() }),
+            classes: SegmentType::ALL.map(|_| Class { leaves_for_arena: LEAVES_FOR_ARENA, ..Class::default() }),
             arenas: BTreeMap::new(),
             arena_order: VecDeque::new(),
             current: Map::default(),
@@ -270,10 +270,12 @@ impl Space {
 
     /// Blocks in the free tree for volumes of this type.
     fn in_tree(&self, segment: SegmentType) -> u64 {
-        let mirrored = self.pvs.mirrored_free();
         match segment {
-            SegmentType::Linear => self.free.saturating_sub(mirrored),
-            SegmentType::Raid1 => mirrored,
+            SegmentType::Linear => {
+                let others = SegmentType::ALL.iter().map(|segment| self.pvs.several_free(*segment)).sum();
+                self.free.saturating_sub(others)
+            }
+            several => self.pvs.several_free(several),
         }
     }
 

@@ -150,8 +150,8 @@ impl Space {
             free.push((part.clone(), self.free_in(context, part)?));
         }
         self.pvs.withhold(free);
-        let types = [SegmentType::Linear, SegmentType::Raid1];
-        let lacking = types.map(|segment| self.reserved_for(segment).saturating_sub(self.allocatable_in_tree(segment)));
+        let lacking = SegmentType::ALL
+            .map(|segment| self.reserved_for(segment).saturating_sub(self.allocatable_in_tree(segment)));
         match lacking.into_iter().max().filter(|lacking| *lacking > 0) {
             Some(lacking) => {
                 self.release();

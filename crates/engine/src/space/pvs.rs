@@ -12,9 +12,11 @@
 //! available space have only allocatable blocks.
 
 use super::Run;
-use crate::model::SegmentType;
+use crate::model::{PvFlags, SegmentType};
 use crate::placement::{PlacedRun, Placement};
 use std::ops::Range;
+
+const TYPES: usize = SegmentType::ALL.len();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pv {
@@ -23,54 +25,130 @@ struct Pv {
     is_allocatable: bool,
 }
 
+/// Whose a run of blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// A physical volume's alone.
+    Pv(usize),
+    /// Mirrored volumes have their blocks there.
+    Mirrored,
+    /// Striped volumes have their blocks there, on physical volumes of which this number is the place among
+    /// [`Pvs::striped`].
+    Striped(usize),
+}
+
+impl Owner {
+    /// The type of the volumes that the blocks are for.
+    fn segment(self) -> SegmentType {
+        match self {
+            Owner::Pv(_) => SegmentType::Linear,
+            Owner::Mirrored => SegmentType::Raid1,
+            Owner::Striped(_) => SegmentType::Striped,
+        }
+    }
+
+    fn pv(self) -> Option<usize> {
+        match self {
+            Owner::Pv(pv) => Some(pv),
+            Owner::Mirrored | Owner::Striped(_) => None,
+        }
+    }
+}
+
+/// Striped blocks on the same physical volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StripedSpace {
+    pvs: PvFlags,
+    /// Free blocks in the free tree.
+    free: u64,
+}
+
 /// The group's physical volumes, in their order.
 #[derive(Clone, Debug)]
 pub struct Pvs {
     pvs: Vec<Pv>,
-    /// The blocks of the address space, in order: the end of each run, and its physical volume; of mirrored blocks none.
-    /// Blocks in no run do not exist, and count with the next run.
-    runs: Vec<(u64, Option<usize>)>,
+    /// The blocks of the address space, in order: the end of each run, and its owner. Blocks in no run do not exist, and count
+    /// with the next run.
+    runs: Vec<(u64, Owner)>,
     /// Mirrored free blocks in the free tree.
     mirrored_free: u64,
-    /// The allocatable blocks: those that are not mirrored, and the mirrored ones.
-    allocatable: [Vec<Range<u64>>; 2],
-    /// Free blocks in the free tree that are neither, for volumes of each type.
-    unallocatable: [u64; 2],
+    /// Striped blocks, in the order in which their physical volumes come first in the address space.
+    striped: Vec<StripedSpace>,
+    /// The allocatable blocks, for volumes of each type.
+    allocatable: [Vec<Range<u64>>; TYPES],
+    /// Free blocks in the free tree that are not allocatable, for volumes of each type.
+    unallocatable: [u64; TYPES],
     /// Blocks that are converted (S9), in parts that lie in one run each: how many are free in the free tree.
     withheld: Vec<(Range<u64>, u64)>,
 }
 
 impl Pvs {
-    /// Where blocks lie, and the free blocks of each physical volume that are not mirrored. All are allocatable.
+    /// Where blocks lie, the free blocks that are each physical volume's alone, and the mirrored ones. No striped block is
+    /// free, and all are allocatable.
     pub fn new(placement: &Placement, free: &[u64], mirrored_free: u64) -> Pvs {
         let mut pvs = Pvs {
             pvs: free.iter().map(|free| Pv { free: *free, is_allocatable: true }).collect(),
             runs: Vec::new(),
             mirrored_free,
+            striped: Vec::new(),
             allocatable: Default::default(),
-            unallocatable: [0; 2],
+            unallocatable: [0; TYPES],
             withheld: Vec::new(),
         };
         pvs.place(placement);
         pvs
     }
 
+    /// The same from what [`stored_free`](Self::stored_free) gave. `all`: the free blocks in the free tree.
+    pub fn stored(placement: &Placement, stored: &[u64], all: u64) -> Pvs {
+        let (free, striped) = stored.split_at(stored.len().min(placement.pvs.len()));
+        let mut pvs = Pvs::new(placement, free, all.saturating_sub(stored.iter().sum()));
+        pvs.striped.iter_mut().zip(striped).for_each(|(space, free)| space.free = *free);
+        pvs.settle();
+        pvs
+    }
+
+    /// The free blocks of each physical volume, and then those of striped blocks, for each combination of physical volumes that
+    /// there is, in the order of the first numbers. Mirrored ones are the rest.
+    pub fn stored_free(&self) -> Vec<u64> {
+        self.free().chain(self.striped.iter().map(|space| space.free)).collect()
+    }
+
+    /// How many counters of striped blocks there are.
+    pub fn striped_counters(placement: &Placement) -> usize {
+        Pvs::new(placement, &vec![0; placement.pvs.len()], 0).striped.len()
+    }
+
     /// The placement changes. Free blocks that are on another physical volume then are reported separately:
     /// [`moved`](Self::moved). Blocks that become mirrored or plain are withheld.
     pub fn place(&mut self, placement: &Placement) {
-        self.place_runs(placement.runs());
+        self.place_runs(placement.runs(), |run| placement.columns_of(run));
     }
 
-    fn place_runs(&mut self, runs: &[PlacedRun]) {
-        let place = |run: &PlacedRun| (run.end, (!run.is_mirrored).then_some(usize::from(run.pv)));
-        let owners = |pvs: &Pvs| -> Vec<Option<usize>> {
-            pvs.withheld.iter().map(|(part, _)| pvs.owner_of(part.start)).collect()
+    /// `columns`: the physical volumes of a striped run.
+    fn place_runs(&mut self, runs: &[PlacedRun], columns: impl Fn(&PlacedRun) -> PvFlags) {
+        let mut striped: Vec<StripedSpace> = Vec::new();
+        let old = self.striped.clone();
+        let mut place = |run: &PlacedRun| match run.segment() {
+            SegmentType::Linear => Owner::Pv(usize::from(run.pv)),
+            SegmentType::Raid1 => Owner::Mirrored,
+            SegmentType::Striped => {
+                let pvs = columns(run);
+                Owner::Striped(striped.iter().position(|space| space.pvs == pvs).unwrap_or_else(|| {
+                    let free = old.iter().find(|space| space.pvs == pvs).map_or(0, |space| space.free);
+                    striped.push(StripedSpace { pvs, free });
+                    striped.len() - 1
+                }))
+            }
         };
+        let owners =
+            |pvs: &Pvs| -> Vec<Owner> { pvs.withheld.iter().map(|(part, _)| pvs.owner_of(part.start)).collect() };
         let before = owners(self);
-        self.runs = runs.iter().map(place).collect();
+        self.runs = runs.iter().map(|run| (run.end, place(run))).collect();
+        self.striped = striped;
         for (index, (from, to)) in before.into_iter().zip(owners(self)).enumerate() {
             let free = self.withheld[index].1;
-            if from.is_some() != to.is_some() {
+            if from.segment() != to.segment() {
                 *self.free_of(from) -= free;
                 *self.free_of(to) += free;
             }
@@ -78,15 +156,28 @@ impl Pvs {
         self.settle();
     }
 
-    /// The physical volume of a block. None: it is mirrored.
-    fn owner_of(&self, block: u64) -> Option<usize> {
+    fn owner_of(&self, block: u64) -> Owner {
         let run = self.runs.partition_point(|(end, _)| *end <= block);
-        self.runs.get(run).or(self.runs.last()).map_or(Some(0), |(_, pv)| *pv)
+        self.runs.get(run).or(self.runs.last()).map_or(Owner::Pv(0), |(_, owner)| *owner)
     }
 
-    /// The counter of free blocks of a physical volume, or of mirrored ones.
-    fn free_of(&mut self, pv: Option<usize>) -> &mut u64 {
-        pv.map_or(&mut self.mirrored_free, |pv| &mut self.pvs[pv].free)
+    /// Its counter of free blocks.
+    fn free_of(&mut self, owner: Owner) -> &mut u64 {
+        match owner {
+            Owner::Pv(pv) => &mut self.pvs[pv].free,
+            Owner::Mirrored => &mut self.mirrored_free,
+            Owner::Striped(at) => &mut self.striped[at].free,
+        }
+    }
+
+    /// Whether blocks are taken from there. A mirrored block has a leg that can be written, whichever physical volume takes
+    /// no new extents.
+    fn is_open(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Pv(pv) => self.pvs[pv].is_allocatable,
+            Owner::Mirrored => true,
+            Owner::Striped(at) => self.striped[at].pvs.iter().all(|pv| self.is_allocatable(pv)),
+        }
     }
 
     /// Nothing is allocated from these blocks, of which so many are free in the free tree (S9). Each part lies in one run.
@@ -110,13 +201,12 @@ impl Pvs {
     /// Recomputes all fields that follow from the table.
     fn settle(&mut self) {
         let mut start = 0;
-        let mut allocatable: [Vec<Range<u64>>; 2] = Default::default();
-        for (index, (end, pv)) in self.runs.iter().enumerate() {
+        let mut allocatable: [Vec<Range<u64>>; TYPES] = Default::default();
+        for (index, (end, owner)) in self.runs.iter().enumerate() {
             // Nothing follows the last one, so its range may be open-ended.
             let end = if index + 1 == self.runs.len() { u64::MAX } else { *end };
-            // A mirrored block has a leg that can be written, whichever physical volume takes no new extents.
-            let is_open = pv.is_none_or(|pv| self.pvs[pv].is_allocatable);
-            let own = &mut allocatable[segment_of(*pv) as usize];
+            let is_open = self.is_open(*owner);
+            let own = &mut allocatable[owner.segment() as usize];
             for part in outside(&self.withheld, start..end).filter(|_| is_open) {
                 match own.last_mut() {
                     Some(before) if before.end == part.start => before.end = part.end,
@@ -126,12 +216,15 @@ impl Pvs {
             start = end;
         }
         self.allocatable = allocatable;
-        self.unallocatable = [self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum(), 0];
+        let closed = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
+        let stripes = (0..self.striped.len()).filter(|at| !self.is_open(Owner::Striped(*at)));
+        let stripes = stripes.map(|at| self.striped[at].free).sum();
+        self.unallocatable = [closed, 0, stripes];
         for index in 0..self.withheld.len() {
             let (part, free) = self.withheld[index].clone();
             let owner = self.owner_of(part.start);
-            if owner.is_none_or(|pv| self.pvs[pv].is_allocatable) {
-                self.unallocatable[segment_of(owner) as usize] += free;
+            if self.is_open(owner) {
+                self.unallocatable[owner.segment() as usize] += free;
             }
         }
     }
@@ -148,8 +241,8 @@ impl Pvs {
             *free = if more { *free + len } else { free.saturating_sub(len) };
             let start = part.start;
             let owner = self.owner_of(start);
-            if owner.is_none_or(|pv| self.pvs[pv].is_allocatable) {
-                let count = &mut self.unallocatable[segment_of(owner) as usize];
+            if self.is_open(owner) {
+                let count = &mut self.unallocatable[owner.segment() as usize];
                 *count = if more { *count + len } else { count.saturating_sub(len) };
             }
         }
@@ -162,19 +255,23 @@ impl Pvs {
 
     /// The type of the volumes that a block is for.
     pub fn type_of(&self, block: u64) -> SegmentType {
-        segment_of(self.owner_of(block))
+        self.owner_of(block).segment()
     }
 
-    /// Mirrored free blocks in the free tree.
-    pub fn mirrored_free(&self) -> u64 {
-        self.mirrored_free
+    /// Free blocks in the free tree that are on several physical volumes, for volumes of this type.
+    pub fn several_free(&self, segment: SegmentType) -> u64 {
+        match segment {
+            SegmentType::Linear => 0,
+            SegmentType::Raid1 => self.mirrored_free,
+            SegmentType::Striped => self.striped.iter().map(|space| space.free).sum(),
+        }
     }
 
     /// The allocatable physical volumes that have space in the free tree: how much, and their longest runs.
     pub fn allocatable_each(&self) -> Vec<(u64, Range<u64>)> {
         let starts = std::iter::once(0).chain(self.runs.iter().map(|(end, _)| *end));
         let runs: Vec<(usize, Range<u64>)> =
-            starts.zip(&self.runs).filter_map(|(start, (end, pv))| Some(((*pv)?, start..*end))).collect();
+            starts.zip(&self.runs).filter_map(|(start, (end, owner))| Some((owner.pv()?, start..*end))).collect();
         let longest = |pv: usize| {
             let own = runs.iter().filter(|(on, _)| *on == pv).map(|(_, run)| run.clone());
             own.max_by_key(|run| run.end - run.start)
@@ -195,6 +292,11 @@ impl Pvs {
         !ranges.get(after).is_some_and(|allocatable| allocatable.contains(&block))
     }
 
+    /// Whether the block is on physical volumes of which one is not allocatable.
+    pub fn is_closed(&self, block: u64) -> bool {
+        !self.is_open(self.owner_of(block))
+    }
+
     pub fn is_allocatable(&self, pv: usize) -> bool {
         self.pvs.get(pv).is_some_and(|pv| pv.is_allocatable)
     }
@@ -206,7 +308,7 @@ impl Pvs {
         self.settle();
     }
 
-    /// Free blocks of each in the free tree, mirrored ones excluded.
+    /// Free blocks of each in the free tree, without those on several.
     pub fn free(&self) -> impl Iterator<Item = u64> + '_ {
         self.pvs.iter().map(|pv| pv.free)
     }
@@ -225,6 +327,7 @@ impl Pvs {
     /// A physical volume left with its free blocks.
     pub fn remove(&mut self, pv: usize, placement: &Placement) {
         self.pvs.remove(pv);
+        self.striped.iter_mut().for_each(|space| space.pvs.remove(pv));
         self.place(placement);
     }
 
@@ -234,18 +337,16 @@ impl Pvs {
             self.count_withheld(&(start..start + len), more);
         }
         let first = self.runs.partition_point(|(end, _)| *end <= start);
-        for (index, (end, pv)) in self.runs.iter().enumerate().skip(first) {
+        for index in first..self.runs.len() {
+            let (end, owner) = self.runs[index];
             let part = if index + 1 == self.runs.len() { len } else { len.min(end - start) };
             let add = |to: u64| if more { to + part } else { to.saturating_sub(part) };
-            match pv.map(|pv| &mut self.pvs[pv]) {
-                None => self.mirrored_free = add(self.mirrored_free),
-                Some(pv) => {
-                    pv.free = add(pv.free);
-                    if !pv.is_allocatable {
-                        self.unallocatable[0] = add(self.unallocatable[0]);
-                    }
-                }
+            if !self.is_open(owner) {
+                let closed = &mut self.unallocatable[owner.segment() as usize];
+                *closed = add(*closed);
             }
+            let free = self.free_of(owner);
+            *free = add(*free);
             (start, len) = (start + part, len - part);
             if len == 0 {
                 return;
@@ -257,6 +358,7 @@ impl Pvs {
     pub fn uncounted(&self) -> Pvs {
         let mut pvs = Pvs { mirrored_free: 0, withheld: Vec::new(), ..self.clone() };
         pvs.pvs.iter_mut().for_each(|pv| pv.free = 0);
+        pvs.striped.iter_mut().for_each(|space| space.free = 0);
         pvs.settle();
         pvs
     }
@@ -267,7 +369,7 @@ impl Pvs {
         let free: Vec<u64> = pvs.iter().map(|(_, free)| *free).collect();
         let runs = rows(&pvs.iter().map(|(end, _)| *end).collect::<Vec<_>>());
         let mut pvs = Pvs::new(&Placement::new(1, Vec::new()), &free, 0);
-        pvs.place_runs(&runs);
+        pvs.place_runs(&runs, |_| PvFlags::default());
         pvs
     }
 }
@@ -283,14 +385,6 @@ fn outside(withheld: &[(Range<u64>, u64)], blocks: Range<u64>) -> impl Iterator<
         at = part.end;
         (open.start < open.end).then_some(open)
     })
-}
-
-/// The type of the volumes that a run is for.
-fn segment_of(pv: Option<usize>) -> SegmentType {
-    match pv {
-        Some(_) => SegmentType::Linear,
-        None => SegmentType::Raid1,
-    }
 }
 
 /// For tests: the runs of physical volumes that end there.
@@ -346,20 +440,20 @@ mod tests {
         pvs.count((15, 6), false);
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable(SegmentType::Linear)), (vec![5, 5, 4], 5));
         pvs.pvs.push(Pv { free: 0, is_allocatable: true });
-        pvs.place_runs(&rows(&[10, 20, 40, 60]));
+        pvs.place_runs(&rows(&[10, 20, 40, 60]), |_| PvFlags::default());
         pvs.set_allocatable(3, false);
-        pvs.place_runs(&rows(&[10, 20, 40, 70]));
+        pvs.place_runs(&rows(&[10, 20, 40, 70]), |_| PvFlags::default());
         pvs.count((65, 5), true);
         assert_eq!(
             (pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)),
             (10, &[0..10, 20..40][..])
         );
         pvs.pvs.remove(1);
-        pvs.place_runs(&rows(&[10, 40, 70]));
+        pvs.place_runs(&rows(&[10, 40, 70]), |_| PvFlags::default());
         assert_eq!((pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)), (5, &[0..40][..]));
         // Half of the first one's blocks lie on the last one now, which is not allocatable, and two of them are free.
         let run = |start, end, pv| PlacedRun::plain(start, end, pv, 0);
-        pvs.place_runs(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)]);
+        pvs.place_runs(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)], |_| PvFlags::default());
         pvs.moved(2, 0, 2);
         assert_eq!(
             (pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)),
@@ -376,24 +470,31 @@ mod tests {
         let mut pvs = Pvs::in_a_row(&[(10, 4), (20, 5)]);
         let plain = |start, end, pv| PlacedRun::plain(start, end, pv, 0);
         let mirrored = |start, end, pv| PlacedRun { is_mirrored: true, ..plain(start, end, pv) };
-        pvs.place_runs(&[plain(0, 10, 0), plain(10, 20, 1), mirrored(100, 108, 0), mirrored(108, 120, 1)]);
+        pvs.place_runs(&[plain(0, 10, 0), plain(10, 20, 1), mirrored(100, 108, 0), mirrored(108, 120, 1)], |_| {
+            PvFlags::default()
+        });
         pvs.set_allocatable(0, false);
         assert_eq!(
             (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
             (&[10..20][..], &[20..u64::MAX][..])
         );
         pvs.count((104, 8), true);
-        assert_eq!((pvs.mirrored_free(), pvs.unallocatable(SegmentType::Linear), pvs.free().sum::<u64>()), (8, 4, 9));
+        assert_eq!(
+            (pvs.several_free(SegmentType::Raid1), pvs.unallocatable(SegmentType::Linear), pvs.free().sum::<u64>()),
+            (8, 4, 9)
+        );
         assert!(!pvs.is_unallocatable(104) && pvs.is_unallocatable(4));
         assert_eq!((pvs.end_of(104), pvs.end_of(108), pvs.end_of(15)), (108, 120, 20));
         assert_eq!((pvs.type_of(19), pvs.type_of(100)), (SegmentType::Linear, SegmentType::Raid1));
         pvs.count((106, 2), false);
-        assert_eq!(pvs.mirrored_free(), 6);
+        assert_eq!(pvs.several_free(SegmentType::Raid1), 6);
         // Blocks 4 to 7 become mirrored where they are, and blocks 100 to 107 plain.
         let runs = [plain(0, 4, 0), mirrored(4, 8, 0), plain(8, 10, 0), plain(10, 20, 1), plain(100, 108, 0)];
         pvs.set_allocatable(0, true);
         let before = [plain(0, 4, 0), plain(4, 8, 0), plain(8, 10, 0), plain(10, 20, 1)];
-        pvs.place_runs(&[&before[..], &[mirrored(100, 108, 0), mirrored(108, 120, 1)]].concat());
+        pvs.place_runs(&[&before[..], &[mirrored(100, 108, 0), mirrored(108, 120, 1)]].concat(), |_| {
+            PvFlags::default()
+        });
         pvs.withhold(vec![(4..8, 2), (100..108, 4)]);
         assert_eq!(
             (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
@@ -403,15 +504,15 @@ mod tests {
         pvs.count((7, 1), false);
         pvs.count((3, 2), true);
         assert_eq!([SegmentType::Linear, SegmentType::Raid1].map(|segment| pvs.unallocatable(segment)), [2, 4]);
-        pvs.place_runs(&[&runs[..], &[mirrored(108, 120, 1)]].concat());
+        pvs.place_runs(&[&runs[..], &[mirrored(108, 120, 1)]].concat(), |_| PvFlags::default());
         assert_eq!([SegmentType::Linear, SegmentType::Raid1].map(|segment| pvs.unallocatable(segment)), [4, 2]);
-        assert_eq!((pvs.mirrored_free(), pvs.free().collect::<Vec<_>>()), (4, vec![7, 5]));
+        assert_eq!((pvs.several_free(SegmentType::Raid1), pvs.free().collect::<Vec<_>>()), (4, vec![7, 5]));
         pvs.withhold(Vec::new());
         assert_eq!(
             (pvs.allocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Raid1)),
             (&[0..4, 8..108][..], &[4..8, 108..u64::MAX][..])
         );
         pvs.count((3, 6), true);
-        assert_eq!((pvs.mirrored_free(), pvs.free().collect::<Vec<_>>()), (8, vec![9, 5]));
+        assert_eq!((pvs.several_free(SegmentType::Raid1), pvs.free().collect::<Vec<_>>()), (8, vec![9, 5]));
     }
 }

@@ -9,7 +9,7 @@ use crate::units::VolumeId;
 impl Space {
     /// What is reserved for volumes of all types.
     pub fn reserved_blocks(&self) -> u64 {
-        self.reserved_for(SegmentType::Linear) + self.reserved_for(SegmentType::Raid1)
+        SegmentType::ALL.iter().map(|segment| self.reserved_for(*segment)).sum()
     }
 
     /// What is reserved for volumes of this type.
@@ -55,7 +55,7 @@ impl Space {
     }
 
     /// Restarts the count of reservations: the unmapped blocks of thick volumes of each type, and no reserves.
-    pub fn reset_reserved(&mut self, blocks: [i64; 2]) {
+    pub fn reset_reserved(&mut self, blocks: [i64; SegmentType::ALL.len()]) {
         self.classes.iter_mut().zip(blocks).for_each(|(class, blocks)| class.reserved_blocks = blocks);
         self.reserves.clear();
     }

@@ -226,6 +226,7 @@ fn space_is_taken_where_it_is_named_and_allowed() {
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: mib * MIB_BLOCKS,
         sector: 512,
         chunk_blocks: 16,

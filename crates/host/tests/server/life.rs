@@ -208,6 +208,7 @@ fn sigterm_while_writes_wait_for_room_leaves_them_to_a_successor() {
         uuid: uuids::fresh(),
         kind: VolumeKind::Thin,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: 128 * MIB / 4096,
         sector: 512,
         chunk_blocks: 16,

@@ -88,6 +88,7 @@ pub fn create_refusal(vg: &Vg, name: &str, size: u64) -> (ErrorKind, String) {
         uuid: uuids::fresh(),
         kind: VolumeKind::Thick,
         segment: SegmentType::Linear,
+        stripes: None,
         blocks: size / 4096,
         sector: 512,
         chunk_blocks: 16,

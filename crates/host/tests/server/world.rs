@@ -382,6 +382,7 @@ impl Vg {
             uuid: uuids::fresh(),
             kind,
             segment: SegmentType::Linear,
+            stripes: None,
             blocks: size / 4096,
             sector: 512,
             chunk_blocks: 16,

@@ -11,7 +11,7 @@ mod volume;
 
 pub use super::field::{Field, Section};
 pub use pv::UNKNOWN;
-pub use segment::segments;
+pub use segment::{layout, segments};
 pub use status::data_percent;
 pub use volume::{Lv, is_active};
 

@@ -4,6 +4,7 @@ use super::group::vg;
 use super::volume::{Lv, lv, when_full};
 use crate::report::field::{blocks, fields};
 use crate::report::value::Value;
+use crate::roles::extent_bytes;
 use rowen_control::holds::holds;
 use rowen_control::protocol::{HexUuid, Layout, VolumeReport};
 use rowen_control::uuids::lvm_text;
@@ -42,6 +43,10 @@ fields! { GROUP: RowenGroup, vg;
         |group| Value::Size(group.mirrors.free_bytes());
     "vg_mirrored_single", "MirSingle", Size 9, "Of that, extents with one copy: the physical volume of the other one was removed.",
         |group| Value::Size(group.mirrors.single_bytes());
+    "vg_striped", "Striped", Size 7, "Space of striped extents, which are on several physical volumes.",
+        |group| Value::Size(group.stripes.map_or(0, |own| own.extents).saturating_mul(extent_bytes(group)));
+    "vg_striped_free", "StrFree", Size 7, "Of that, extents of which nothing is used: room for striped volumes only, until background work gives it back.",
+        |group| Value::Size(group.stripes.map_or(0, |own| own.free_extents).saturating_mul(extent_bytes(group)));
     "vg_reclaim", "Reclaim", Size 7, "Space that background removal has still to search.",
         |group| blocks(group.reclaim_left_blocks);
     "vg_sequence", "Sequence", Number 8, "Sequence number of the last checkpoint.",

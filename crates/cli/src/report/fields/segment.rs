@@ -9,11 +9,11 @@ use crate::report::index::Share;
 use crate::report::row::{Row, Segment};
 use crate::report::value::Value;
 use crate::roles::{REGION, Role, extent_bytes, extents_of, is_mirror, is_move, is_sparse, role, shown_blocks};
-use rowen_control::protocol::VolumeReport;
+use rowen_control::protocol::{GroupReport, Stripes, VolumeReport};
 
 fields! { FIELDS: Segment, of_row;
     "segtype", "Type", Text 4, "Kind of segment.", |row| Value::text(kind(row));
-    "stripes", "#Str", Number 4, "Devices that it is on: 1, 2 for a mirrored volume, 0 for a thin one.", stripes;
+    "stripes", "#Str", Number 4, "Devices that it is on: 1, 2 for a mirrored volume, its stripes for a striped one, 0 for a thin one.", stripes;
     "data_stripes", "#DStr", Number 5, "As stripes.", stripes;
     "reshape_len", "RSize", Size 5, "Blank: there is no RAID.", |_| Value::None;
     "reshape_len_le", "RSize", Number 5, "Blank: there is no RAID.", |_| Value::None;
@@ -22,8 +22,8 @@ fields! { FIELDS: Segment, of_row;
     "data_offset", "DOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
     "new_data_offset", "NOff", Number 4, "Blank: there is no RAID.", |_| Value::None;
     "parity_chunks", "#Par", Number 4, "Blank: there is no RAID.", |_| Value::None;
-    "stripe_size", "Stripe", Size 6, "Always 0: nothing is striped.",
-        |row| volume_of(row).map_or(Value::None, |_| Value::Size(0));
+    "stripe_size", "Stripe", Size 6, "Of a striped volume: what follows each other on one device; else 0.",
+        |row| volume_of(row).map_or(Value::None, |_| Value::Size(striped(row).map_or(0, Stripes::bytes)));
     "region_size", "Region", Size 6, "Of a mirrored volume: the unit in which copies are compared; else 0.",
         |row| volume_of(row).map_or(Value::None, |volume| Value::Size(if is_mirror(volume) { REGION } else { 0 }));
     "chunk_size", "Chunk", Size 5, "Of a snapshot or pool: space that a first write to a shared chunk reserves.",
@@ -88,17 +88,21 @@ pub fn segments(lv: &Lv<'_>) -> Vec<Segment> {
         false => lv.group.shares(&lv.volume.name),
         true => &[],
     };
+    let columns = layout(lv.group.report, lv.volume).map(|layout| usize::from(layout.columns));
     let mut start = 0;
     let mut segments = Vec::with_capacity(shares.len().max(1));
-    for (at, share) in shares.iter().enumerate() {
-        let is_last = at + 1 == shares.len();
-        let extents = if is_last { left } else { share.extents.min(left) };
-        segments.push(Segment { start, extents, share: Some(*share) });
+    for (number, places) in shares.chunks(columns.unwrap_or(1)).enumerate() {
+        let at = number * columns.unwrap_or(1);
+        let is_last = at + places.len() == shares.len();
+        let own = places.iter().map(|share| share.extents).sum::<u64>();
+        let extents = if is_last { left } else { own.min(left) };
+        let columns = columns.map(|_| (at, places.len()));
+        segments.push(Segment { start, extents, share: places.first().copied(), columns });
         start += extents;
         left -= extents;
     }
     if segments.is_empty() {
-        segments.push(Segment { start: 0, extents: left, share: None });
+        segments.push(Segment { start: 0, extents: left, share: None, columns: None });
     }
     segments
 }
@@ -118,6 +122,7 @@ pub fn kind(row: &Row<'_>) -> &'static str {
         Some(volume) if is_thin(volume) => "thin",
         Some(volume) if is_move(volume) => "mirror",
         Some(volume) if is_mirror(volume) => "raid1",
+        Some(_) if striped(row).is_some() => "striped",
         Some(_) => "linear",
         None if row.is_received => "receiving",
         None => "free",
@@ -138,7 +143,22 @@ fn pool_or_thin(row: &Row<'_>) -> bool {
 }
 
 fn stripes(row: &Row<'_>) -> Value<'static> {
-    row.volume.map_or(Value::None, |volume| Value::Number(if is_thin(volume) { 0 } else { copies(volume) }))
+    let count = |volume| match striped(row) {
+        _ if is_thin(volume) => 0,
+        Some(layout) => i64::from(layout.columns),
+        None => copies(volume),
+    };
+    row.volume.map_or(Value::None, |volume| Value::Number(count(volume)))
+}
+
+/// The stripes of a volume that is shown as striped. Its snapshots are shown as others are.
+pub fn layout(report: &GroupReport, volume: &VolumeReport) -> Option<Stripes> {
+    let is_shown = volume.is_striped() && role(volume) == Role::Plain;
+    report.stripes.filter(|_| is_shown).map(|own| own.layout)
+}
+
+fn striped(row: &Row<'_>) -> Option<Stripes> {
+    layout(row.group?.report, row.volume?)
 }
 
 /// A snapshot of a mirrored volume is shown as other snapshots are, and its blocks have as many copies.
@@ -170,9 +190,9 @@ fn thin_id<'r>(row: &Row<'r>) -> Value<'r> {
 fn segment(row: &Row<'_>) -> Segment {
     row.segment.unwrap_or_else(|| match (row.group, row.volume) {
         (Some(group), Some(volume)) => {
-            Segment { start: 0, extents: extents_of(group.report, shown_blocks(volume)), share: None }
+            Segment { start: 0, extents: extents_of(group.report, shown_blocks(volume)), share: None, columns: None }
         }
-        _ => Segment { start: 0, extents: row.piece.map_or(0, |piece| piece.extents), share: None },
+        _ => Segment { start: 0, extents: row.piece.map_or(0, |piece| piece.extents), share: None, columns: None },
     })
 }
 
@@ -202,16 +222,28 @@ pub fn device_of<'a>(row: &Row<'a>, share: &Share) -> &'a str {
     member.map_or_else(|| path(row), |pv| pv.path.as_str())
 }
 
+/// The places of a segment: its copies, or its stripes.
+fn places(row: &Row<'_>) -> Vec<Share> {
+    let segment = segment(row);
+    match (segment.columns, row.group, row.volume) {
+        (Some((first, count)), Some(group), Some(volume)) => {
+            group.shares(&volume.name).iter().skip(first).take(count).copied().collect()
+        }
+        _ => segment.share.into_iter().flat_map(Share::copies).collect(),
+    }
+}
+
 fn devices(row: &Row<'_>) -> Value<'static> {
-    let share = segment(row).share;
-    let copies = share.into_iter().flat_map(Share::copies);
-    Value::List(copies.map(|share| format!("{}({})", device_of(row, &share), share.first_extent)).collect())
+    Value::List(
+        places(row).into_iter().map(|share| format!("{}({})", device_of(row, &share), share.first_extent)).collect(),
+    )
 }
 
 fn ranges(row: &Row<'_>) -> Value<'static> {
     let segment = segment(row);
-    let ranges = segment.share.into_iter().flat_map(Share::copies).map(|share| {
-        let last = share.first_extent + segment.extents.saturating_sub(1);
+    let columns = segment.columns.map_or(1, |(_, count)| count as u64);
+    let ranges = places(row).into_iter().map(|share| {
+        let last = share.first_extent + (segment.extents / columns).saturating_sub(1);
         format!("{}:{}-{last}", device_of(row, &share), share.first_extent)
     });
     Value::List(ranges.collect())

@@ -181,6 +181,7 @@ fn layout(lv: &Lv<'_>) -> Value<'static> {
         Role::Pool => &["thin", "pool"],
         Role::Thin => &["thin", "sparse"],
         Role::Plain if is_mirror(lv.volume) => &["raid", "raid1"],
+        Role::Plain if lv.volume.is_striped() => &["striped"],
         Role::Snapshot | Role::Plain => &["linear"],
     };
     Value::List(words.iter().map(|word| (*word).to_owned()).collect())

@@ -1,0 +1,119 @@
+//! Striped sets: extents on several physical volumes, the *columns*, whose blocks alternate between them in *stripes*.
+//!
+//! Block `v` of a set lies in stripe `v / blocks`. Stripe `n` lies in column `n % columns`, behind the `n / columns`
+//! stripes that the column has before it. So as many extents of each column as there are columns' extents, a *row*, can be
+//! taken out of a set, and sets that follow each other in all columns are one set.
+
+use crate::format::zones::StripeLayout;
+use std::ops::Range;
+
+/// A set of columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StripeSet {
+    pub layout: StripeLayout,
+    /// Of each column its physical volume, and the first block there.
+    pub places: Vec<(u16, u64)>,
+}
+
+/// Blocks of a set on one physical volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnPart {
+    pub pv: u16,
+    /// The first block there.
+    pub at: u64,
+    pub blocks: u64,
+}
+
+impl StripeSet {
+    /// The physical volume of a block of the set, the block there, and how many blocks follow it there, itself included.
+    pub fn place(&self, block: u64) -> (u16, u64, u64) {
+        let (columns, blocks) = (u64::from(self.layout.columns), self.layout.blocks());
+        let (stripe, within) = (block / blocks, block % blocks);
+        let (pv, first) = self.places[(stripe % columns) as usize];
+        (pv, first + stripe / columns * blocks + within, blocks - within)
+    }
+
+    /// How many blocks of a column come before a block of the set.
+    fn before(&self, column: u64, block: u64) -> u64 {
+        let (columns, blocks) = (u64::from(self.layout.columns), self.layout.blocks());
+        let (whole, rest) = (block / (blocks * columns), block % (blocks * columns));
+        whole * blocks + rest.saturating_sub(column * blocks).min(blocks)
+    }
+
+    /// What each physical volume has of these blocks of the set, in the order of the columns.
+    pub fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = ColumnPart> {
+        (0..).zip(&self.places).filter_map(move |(column, (pv, first))| {
+            let [from, to] = [range.start, range.end].map(|block| self.before(column, block));
+            (from < to).then_some(ColumnPart { pv: *pv, at: first + from, blocks: to - from })
+        })
+    }
+
+    /// The same set from a block on, which begins a row.
+    #[must_use]
+    pub fn behind(&self, block: u64) -> StripeSet {
+        let skipped = block / u64::from(self.layout.columns);
+        let places = self.places.iter().map(|(pv, first)| (*pv, first + skipped)).collect();
+        StripeSet { places, ..self.clone() }
+    }
+
+    /// Whether another set follows this one, of so many blocks, in all columns.
+    pub fn continues(&self, blocks: u64, next: &StripeSet) -> bool {
+        *next == self.behind(blocks)
+    }
+
+    /// Whether a column is on the physical volume.
+    pub fn is_on(&self, pv: u16) -> bool {
+        self.places.iter().any(|(on, _)| *on == pv)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set() -> StripeSet {
+        StripeSet { layout: StripeLayout { columns: 3, shift: 1 }, places: vec![(4, 100), (2, 0), (7, 50)] }
+    }
+
+    #[test]
+    fn blocks_alternate_between_columns() {
+        let places: Vec<_> = (0..9).map(|block| set().place(block)).collect();
+        let expected = [
+            (4, 100, 2),
+            (4, 101, 1),
+            (2, 0, 2),
+            (2, 1, 1),
+            (7, 50, 2),
+            (7, 51, 1),
+            (4, 102, 2),
+            (4, 103, 1),
+            (2, 2, 2),
+        ];
+        assert_eq!(places, expected);
+    }
+
+    #[test]
+    fn parts_are_what_single_blocks_say() {
+        let set = set();
+        for start in 0..14 {
+            for end in start..20 {
+                let parts: Vec<_> = set.parts(&(start..end)).collect();
+                let blocks: Vec<_> = (start..end).map(|block| set.place(block)).collect();
+                for (pv, ..) in &set.places {
+                    let mut own = blocks.iter().filter(|(on, ..)| on == pv);
+                    let part = parts.iter().find(|part| part.pv == *pv);
+                    assert_eq!(own.next().map(|(_, at, _)| *at), part.map(|part| part.at));
+                    assert_eq!(own.count() as u64 + 1, part.map_or(1, |part| part.blocks));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_out_and_join_again() {
+        let set = set();
+        let behind = set.behind(12);
+        assert!((12..30).all(|block| behind.place(block - 12) == set.place(block)));
+        assert!(set.continues(12, &behind) && !set.continues(6, &behind) && set.is_on(7) && !set.is_on(3));
+    }
+}
