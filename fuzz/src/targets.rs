@@ -73,6 +73,8 @@ fn superblock(bytes: &[u8]) -> String {
 /// A table of moved extents for as many physical volumes as the first byte says, of 16 extents each. The rest is ZoneRecords.
 fn zones(bytes: &[u8]) -> String {
     const EXTENTS: u64 = 16;
+    /// Above the numbers of mirrored and striped extents.
+    const MOST: u64 = 1 << 45;
     let (pvs, records) = bytes.split_first().unwrap_or((&0, &[]));
     let entry =
         |n: u64| PvEntry { uuid: Uuid([1; 16]), first_extent: n * 2 * EXTENTS, extents: EXTENTS, size: 1 << 40 };
@@ -91,14 +93,14 @@ fn zones(bytes: &[u8]) -> String {
         Ok(zones) => zones,
         Err(why) => return why.to_string(),
     };
-    if !are_sound(&zones, &homes, 4, 1 << 40) {
+    if !are_sound(&zones, &homes, 4, MOST) {
         return "unsound".into();
     }
     let placement = Placement::with_zones(4, pvs.clone(), &zones);
     let placed: u64 = placement.runs().iter().map(|run| run.end - run.start).sum();
     assert_eq!(placed, placement.count(), "each extent has one number");
     let again = placement.zones();
-    assert!(are_sound(&again, &homes, 4, 1 << 40), "what is written again is not sound");
+    assert!(are_sound(&again, &homes, 4, MOST), "what is written again is not sound");
     assert_eq!(Placement::with_zones(4, pvs, &again).runs(), placement.runs(), "other places when it comes back");
     format!("{} zones", zones.len().min(5))
 }

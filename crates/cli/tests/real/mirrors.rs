@@ -23,7 +23,7 @@ pub fn field(world: &World, line: &str) -> String {
     world.ok(line).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn write_files(point: &Path, numbers: std::ops::Range<u64>) {
+pub fn write_files(point: &Path, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let mut file = File::create(point.join(format!("file{number}"))).unwrap();
         file.write_all(&Random(number + 1).bytes(300_000)).unwrap();
@@ -31,7 +31,7 @@ fn write_files(point: &Path, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn check_files(point: &Path, numbers: std::ops::Range<u64>) {
+pub fn check_files(point: &Path, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let found = fs::read(point.join(format!("file{number}"))).unwrap();
         assert!(found == Random(number + 1).bytes(300_000), "file {number}");

@@ -1,10 +1,9 @@
 //! Striped volumes on real disks: their blocks are on all disks in turn, and they outlive kills and boots as others do.
 
-use crate::mirrors::field;
+use crate::mirrors::{check_files, field, write_files};
 use crate::missing::pull;
 use crate::world::{MIB, Random, World, tool};
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -21,21 +20,6 @@ fn made(name: &str) -> (World, [PathBuf; 3]) {
 fn find(disk: &Path, stripe: &[u8]) -> Option<usize> {
     let whole = fs::read(disk).unwrap();
     (0..whole.len() / 4096).map(|block| block * 4096).find(|at| whole[*at..].starts_with(stripe))
-}
-
-fn write_files(point: &Path, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        let mut file = File::create(point.join(format!("file{number}"))).unwrap();
-        file.write_all(&Random(number + 1).bytes(400_000)).unwrap();
-        file.sync_all().unwrap();
-    }
-}
-
-fn check_files(point: &Path, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        let found = fs::read(point.join(format!("file{number}"))).unwrap();
-        assert!(found == Random(number + 1).bytes(400_000), "file {number}");
-    }
 }
 
 /// Stripes that follow each other are on the disks in turn, and every third one follows on the same disk.
