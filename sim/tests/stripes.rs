@@ -1,16 +1,21 @@
 //! Striped volumes in a group: their layout, their space, and disks that take nothing or are lost.
 
+use crate::journal_copies::BLOCKS;
 use crate::mirrors::{self, Made, loads, made, made_under_writes, open};
-use rowen_engine::disk::PvIndex;
+use rowen_engine::disk::{PageBuf, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, NewVolume, PvExtents, SegmentType, StripeLayout, VolumeKind};
+use rowen_engine::group::{
+    Attributes, FullPolicy, NewSnapshot, NewVolume, PvExtents, SegmentType, StripeLayout, VolumeKind,
+};
 use rowen_engine::planted::must_be_found;
+use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::client::{BLOCK, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, plain_volume};
 use rowen_sim::effort::scaled;
 use rowen_sim::exec::World;
 use rowen_sim::oracle::Since;
 use rowen_sim::rng::Rng;
+use std::sync::Arc;
 
 const TWO: StripeLayout = StripeLayout { columns: 2, shift: 2 };
 
@@ -135,10 +140,14 @@ fn a_disk_is_lost(seed: u64) {
     let spec = VolumeSpec { kind: VolumeKind::Thick, blocks: 300, chunk_blocks: 1, full: FullPolicy::Fail };
     let linear = made.world.run(made.client.create(spec)).unwrap();
     made.world.run(made.client.write(linear, 0, 300 * BLOCK, &[])).unwrap();
-    for done in made.world.run(made.client.together(loads(&made, seed, 40))) {
+    for done in made.world.run(made.client.together(loads(&made, seed, 12))) {
         done.unwrap();
     }
-    made.world.run(made.client.close()).unwrap();
+    // Of a group that was killed arenas are open.
+    match seed % 2 {
+        0 => made.world.run(made.client.close()).unwrap(),
+        _ => made.world.run(made.client.checkpoint()).unwrap(),
+    }
     let gone = PvIndex((seed % 3) as u16);
     let mut image = made.disks.moment().killed(&mut Rng::new(seed));
     image.set_size(gone, 0);
@@ -152,6 +161,11 @@ fn a_disk_is_lost(seed: u64) {
         assert_eq!(is_partial, info.segment == SegmentType::Striped || is_partial, "{info:?}");
         let read = world.run(client.look(number(info.uuid), 0, 200 * BLOCK));
         assert_eq!(read.is_err(), is_partial, "{info:?}: {read:?}");
+    }
+    // MB3: nothing is allocated on it, so what a snapshot shares finds no space, and no write goes to the lost disk.
+    for at in (BLOCKS - 8..BLOCKS).map(|block| block * BLOCK) {
+        let written = world.run(client.write(made.vols[0], at, BLOCK, &[]));
+        assert!(matches!(written, Err(Error::NoSpace { .. })), "{written:?}");
     }
     let partial: Vec<_> =
         group.volumes().into_iter().filter(|info| world.run(group.is_partial(info.id)).unwrap()).collect();
@@ -174,4 +188,78 @@ fn a_disk_with_columns_is_lost() {
     for seed in 0..scaled(6) {
         a_disk_is_lost(seed);
     }
+}
+
+/// S4: what is set aside for snapshots of striped volumes is not closed.
+fn reserves_stay_open() {
+    let setup = setup(2);
+    let world = World::new(5);
+    let (_, group) = setup.make(&world).unwrap();
+    let id = world.run(group.create_striped(new("s", 1, 4, &setup), TWO, &[])).unwrap();
+    let snapshot = NewSnapshot {
+        origin: id,
+        name: "kept".into(),
+        uuid: Uuid([9; 16]),
+        reserve: Some(2 * setup.extent_blocks),
+        read_only: false,
+        chunk_blocks: 1,
+        attributes: Attributes::default(),
+    };
+    world.run(group.snapshot(&[snapshot])).unwrap();
+    let closed = world.run(group.set_allocatable(PvIndex(0), false));
+    assert!(matches!(closed, Err(Error::NoSpace { .. })), "{closed:?}");
+}
+
+#[test]
+fn a_reserve_of_striped_space_keeps_its_disks_allocatable() {
+    reserves_stay_open();
+}
+
+/// Writes that are refused because a pool is full take no space from others.
+fn a_pool_is_full() {
+    let setup = setup(2);
+    let world = World::new(5);
+    let (_, group) = setup.make(&world).unwrap();
+    let in_pool = |name: &str, number, blocks| NewVolume {
+        full: FullPolicy::Fail,
+        attributes: Attributes { pool: "pool".into(), ..Attributes::default() },
+        ..plain_volume(name, number, VolumeKind::Thin, blocks)
+    };
+    world.run(group.create_volume(in_pool("pool", 1, 2 * setup.extent_blocks))).unwrap();
+    let id = world.run(group.create_striped(in_pool("t", 2, 4096), TWO, &[])).unwrap();
+    let volume = group.volume(id).unwrap();
+    let bytes = 64 * BLOCK_SIZE;
+    let write = |at: u64| world.run(volume.write(at, bytes as u32, Arc::new(PageBuf::zeroed(bytes as usize))));
+    let refused = (0..64).map(|number| write(number * bytes)).find_map(Result::err);
+    assert!(matches!(refused, Some(Error::NoSpace { .. })), "{refused:?}");
+    for number in 0..20 {
+        assert!(write((40 + number) * bytes).is_err());
+    }
+    let (striped, all) = (group.stripe_info().map_or(0, |info| info.extents), group.info().extents);
+    assert!(striped < all / 3, "{striped} of {all} extents are striped");
+}
+
+#[test]
+fn a_full_pool_takes_no_space_from_others() {
+    a_pool_is_full();
+    must_be_found("others_pay_for_a_pool", a_pool_is_full);
+}
+
+/// What was made for a volume that did not fit is for others again.
+#[test]
+fn a_refused_volume_leaves_the_space_as_it_was() {
+    let setup = setup(3);
+    let world = World::new(5);
+    let (_, group) = setup.make(&world).unwrap();
+    let free = || group.info().free_extents;
+    let before = free();
+    let kept = world.run(group.create_striped(new("s", 1, 4, &setup), TWO, &[])).unwrap();
+    for number in 2..5 {
+        let too_large = world.run(group.create_striped(new("large", number, before - 2, &setup), TWO, &[]));
+        assert!(matches!(too_large, Err(Error::NoSpace { .. })), "{too_large:?}");
+        assert!(free() + 20 >= before, "{} of {before} extents are free", free());
+    }
+    let too_large = world.run(group.resize(kept, (before + 8) * setup.extent_blocks));
+    assert!(matches!(too_large, Err(Error::NoSpace { .. })), "{too_large:?}");
+    assert!(free() + 20 >= before, "{} of {before} extents are free", free());
 }

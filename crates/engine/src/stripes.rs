@@ -7,6 +7,35 @@
 use crate::format::zones::StripeLayout;
 use std::ops::Range;
 
+/// The part of a physical volume's free extents that rows on the same physical volumes take at once.
+const AT_ONCE: u64 = 8;
+
+/// How many rows are taken from the same physical volumes at once. `free`: the free extents of all physical volumes that
+/// have some, the most first. If there are more of them than columns, a part of what the last one has that is used: else what
+/// is left in the end may be on too few.
+pub fn rows_at_once(free: &[u64], columns: usize) -> u64 {
+    match free.get(columns.saturating_sub(1)) {
+        None => 0,
+        Some(least) if free.len() > columns => (least / AT_ONCE).max(1),
+        Some(least) => *least,
+    }
+}
+
+/// How many rows can be made on physical volumes with so many free extents each.
+pub fn rows_on(mut free: Vec<u64>, columns: usize) -> u64 {
+    let mut rows = 0;
+    loop {
+        free.retain(|free| *free > 0);
+        free.sort_unstable_by(|one, other| other.cmp(one));
+        let most = rows_at_once(&free, columns);
+        if most == 0 || columns == 0 {
+            return rows;
+        }
+        free[..columns].iter_mut().for_each(|free| *free -= most);
+        rows += most;
+    }
+}
+
 /// A set of columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripeSet {
@@ -73,6 +102,26 @@ mod tests {
 
     fn set() -> StripeSet {
         StripeSet { layout: StripeLayout { columns: 3, shift: 1 }, places: vec![(4, 100), (2, 0), (7, 50)] }
+    }
+
+    #[test]
+    fn no_row_has_two_extents_on_one_physical_volume() {
+        for (free, columns, expected) in [
+            (vec![10, 10], 2, 10),
+            (vec![10, 3], 2, 3),
+            (vec![10, 10, 10], 2, 15),
+            (vec![10, 2, 2], 2, 4),
+            (vec![5, 4, 3, 2], 3, 4),
+            (vec![5], 2, 0),
+            (vec![], 2, 0),
+            // Whatever the numbers, next to nothing is left on too few.
+            (vec![250; 4], 3, 333),
+            (vec![255; 6], 5, 306),
+            (vec![1000, 900, 800], 2, 1350),
+        ] {
+            let rows = rows_on(free.clone(), columns);
+            assert!(rows <= expected && rows + 1 >= expected, "{free:?} {columns}: {rows}");
+        }
     }
 
     #[test]

@@ -215,7 +215,8 @@ fn columns(report: &GroupReport) -> u64 {
     report.stripes.map_or(1, |own| own.layout.columns.into())
 }
 
-/// A striped volume has whole rows: a larger size is rounded up, if it is no share of what is free, and a smaller one down.
+/// A striped volume has whole rows. The size is rounded up, so that nothing is cut off that should stay; a share of what is
+/// free is rounded down.
 fn in_rows(
     session: &mut Session<'_>,
     (args, is_again): (&Args, bool),
@@ -227,15 +228,12 @@ fn in_rows(
         return Ok(wanted);
     }
     let is_share = args.extents(Opt::NewExtents).is_some_and(|extents| extents.of.is_some());
+    let is_up = wanted < old || !is_share;
     if is_again {
         let columns = columns(report);
-        return Ok(if wanted > old && !is_share {
-            wanted.next_multiple_of(columns)
-        } else {
-            wanted / columns * columns
-        });
+        return Ok(if is_up { wanted.next_multiple_of(columns) } else { wanted / columns * columns });
     }
-    stripes::whole_rows(session, report, wanted, columns(report), wanted > old && !is_share)
+    stripes::whole_rows(session, report, wanted, columns(report), is_up)
 }
 
 fn too_large(full: &str) -> Failure {

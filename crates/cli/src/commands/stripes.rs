@@ -9,6 +9,7 @@ use crate::roles::extent_bytes;
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, PvPart, Stripes};
 use rowen_control::units::sentence;
+use rowen_engine::group::rows_on;
 use rowen_engine::units::BLOCK_SIZE;
 
 /// LVM's default size of a stripe.
@@ -41,6 +42,9 @@ pub fn asked(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Re
     given.dedup();
     let pvs = if given.is_empty() { report.pvs.len() } else { given.len() };
     let (columns, size) = number(args, pvs as u64)?;
+    if columns > 1 && args.text(Opt::Type) == Some("linear") {
+        return Err(Failure::usage("--stripes must be 1 with segment type linear."));
+    }
     if columns == 1 {
         if size.is_some() {
             session.console.say("Ignoring stripesize argument with single stripe.");
@@ -49,9 +53,10 @@ pub fn asked(session: &mut Session<'_>, args: &Args, report: &GroupReport) -> Re
     }
     let own = report.stripes.filter(|own| own.has_volumes);
     let bytes = match (size, own) {
-        (Some(bytes), _) => within_extent(session, report, bytes),
-        (None, Some(own)) if u64::from(own.layout.columns) == columns => own.layout.bytes(),
-        (None, _) => {
+        (Some(bytes), None) => within_extent(session, report, bytes),
+        (Some(bytes), Some(_)) => bytes.min(extent_bytes(report)),
+        (None, Some(own)) => own.layout.bytes(),
+        (None, None) => {
             let bytes = DEFAULT_BYTES.min(extent_bytes(report));
             session.console.say(format!("Using default stripesize {}.", sentence(bytes)));
             bytes
@@ -102,6 +107,14 @@ fn within_extent(session: &mut Session<'_>, report: &GroupReport, bytes: u64) ->
 /// Refuses stripes that a volume of another kind, or a larger volume, cannot have.
 pub fn refuse_others(args: &Args, report: &GroupReport, name: &str, own: Option<Stripes>) -> Result {
     let has = own.map_or(1, |own| u64::from(own.columns));
+    let size = args.size(Opt::StripeSize).map(|size| size.bytes);
+    if let Some((own, _)) = own.zip(size).filter(|(own, size)| own.bytes() != *size) {
+        return Err(Failure::failed(format!(
+            "Logical volume {}/{name} has stripes of {}, and a new size does not change that: leave out --stripesize.",
+            report.name,
+            sentence(own.bytes())
+        )));
+    }
     match args.number(Opt::Stripes).filter(|wanted| *wanted != has) {
         None => Ok(()),
         Some(wanted) => {
@@ -157,23 +170,8 @@ impl Room {
         let free = places::free_on_each(session, report, on)?;
         let striped = report.stripes.map_or(0, |own| own.free_extents);
         let all: u64 = free.iter().sum();
-        Ok(Room { extents: rows(&free, columns) * columns + striped, free: all + striped })
+        Ok(Room { extents: rows_on(free, columns as usize) * columns + striped, free: all + striped })
     }
-}
-
-/// How many rows there can be of so many extents on as many of these physical volumes. No physical volume has two extents
-/// of a row, so one with more than the rows counts as if it had as many.
-fn rows(free: &[u64], columns: u64) -> u64 {
-    let fits = |rows: u64| free.iter().map(|free| free.min(&rows)).sum::<u64>() >= rows.saturating_mul(columns);
-    let (mut least, mut most) = (0, free.iter().sum::<u64>() / columns.max(1));
-    while least < most {
-        let middle = least + (most - least).div_ceil(2);
-        match fits(middle) {
-            true => least = middle,
-            false => most = middle - 1,
-        }
-    }
-    least
 }
 
 /// The extents that a striped volume can have, or get more, on these places, or anywhere if there are none. If they are less
@@ -217,25 +215,5 @@ pub fn check_room(
         Some(more) => Err(Failure::failed(format!(
             "Insufficient suitable allocatable extents for logical volume {name}: {more} more required"
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_row_has_two_extents_on_one_physical_volume() {
-        for (free, columns, expected) in [
-            (vec![10, 10], 2, 10),
-            (vec![10, 3], 2, 3),
-            (vec![10, 10, 10], 2, 15),
-            (vec![10, 2, 2], 2, 4),
-            (vec![5, 4, 3, 2], 3, 4),
-            (vec![5], 2, 0),
-            (vec![], 2, 0),
-        ] {
-            assert_eq!(rows(&free, columns), expected, "{free:?} {columns}");
-        }
     }
 }

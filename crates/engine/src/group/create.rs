@@ -48,6 +48,7 @@ impl Group {
             match self.create_once(spec, segment, &places).await {
                 Err(error @ Error::NoSpace { needed, free }) => {
                     if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
+                        self.give_back_made(segment).await;
                         return Err(error);
                     }
                 }

@@ -40,6 +40,8 @@ const GROWTH_SHARE: u64 = 32;
 const GROWTH: RangeInclusive<u64> = 4..=1024;
 /// When volumes were removed, free mirrored extents stay for so many times of growth.
 const KEPT: u64 = 2;
+/// A request never needs more blocks than this.
+const PLENTY: u64 = 4096;
 /// The types of volumes whose extents lie on several physical volumes.
 const ON_SEVERAL: [SegmentType; 2] = [SegmentType::Raid1, SegmentType::Striped];
 
@@ -213,6 +215,11 @@ impl Group {
         if segment != SegmentType::Linear {
             let available = || self.core.space.lock().available_for(segment);
             let before = available();
+            // Then something else is full: a pool, or a snapshot's reserve.
+            let plenty = (self.growth() * self.core.placement().extent_blocks).max(PLENTY);
+            if before >= plenty && !planted::is("others_pay_for_a_pool") {
+                return Ok(false);
+            }
             // Nobody who has the claim waits for a volume of this type.
             let Ok(_claim) = self.claim_table().await else { return Ok(false) };
             if available() > before || self.make_zones_claimed(segment, self.growth(), &[]).await? > 0 {
@@ -612,8 +619,25 @@ impl Group {
     /// are so many times more than those that stay (MZ2). Returns how many.
     async fn dissolve_zones(self: &Arc<Self>, segment: SegmentType, least: u64, times: u64) -> Result<u64> {
         let least = least * self.core.placement().extent_blocks;
-        let kept = if self.has_volumes_of(segment) { least.max(self.kept_free()) } else { 0 };
+        let kept = match segment {
+            _ if !self.has_volumes_of(segment) => 0,
+            // Without all disks nobody writes to a striped volume: rows can be made whenever they are needed.
+            // One row stays, which keeps the layout.
+            SegmentType::Striped => {
+                let placement = self.core.placement();
+                placement.stripe_layout().map_or(0, |layout| least.max(layout.row(placement.extent_blocks)))
+            }
+            _ => least.max(self.kept_free()),
+        };
         self.dissolve_to(segment, kept, times).await
+    }
+
+    /// There was too little room: extents that were made for it have their former types again, as far as they can.
+    pub(super) async fn give_back_made(self: &Arc<Self>, segment: SegmentType) {
+        if segment != SegmentType::Linear && self.out().is_empty() && !self.is_moving() {
+            // Best effort: the background does it after the next removal.
+            let _ = self.dissolve_zones(segment, self.wanted_ahead(segment), 1).await;
+        }
     }
 
     /// Blocks that stay free in mirrored, or in striped, extents while there are such volumes.

@@ -86,6 +86,7 @@ pub use trim_state::TrimProgress;
 
 pub use crate::format::zones::StripeLayout;
 pub use crate::model::*;
+pub use crate::stripes::rows_on;
 pub use crate::volume::Volume;
 
 use crate::core::Core;

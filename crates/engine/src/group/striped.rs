@@ -15,6 +15,7 @@ use crate::format::zones::{MAX_ZONES, StripeLayout};
 use crate::model::{NewVolume, PvExtents, SegmentType, VolumeKind};
 use crate::placement::Placement;
 use crate::planted;
+use crate::stripes::rows_at_once;
 use crate::units::{BLOCK_SIZE, VolumeId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,19 +58,18 @@ impl Group {
     ) -> Result<VolumeId> {
         self.check_layout(layout, on)?;
         self.check_new(&spec, &[])?;
-        loop {
-            self.set_layout(layout, &spec, on).await?;
-            match self.create_as(&spec, SegmentType::Striped, on).await {
-                // The last row may have been dissolved meanwhile.
-                Err(Error::NoSpace { .. }) if self.core.placement().stripe_layout().is_none() => {}
-                outcome => {
-                    let id = outcome?;
-                    // What its snapshots will need is made now.
-                    self.wake_mirrors();
-                    return Ok(id);
-                }
+        self.set_layout(layout, &spec, on).await?;
+        let id = match self.create_as(&spec, SegmentType::Striped, on).await {
+            // The last row may have been dissolved meanwhile.
+            Err(Error::NoSpace { .. }) if self.core.placement().stripe_layout().is_none() => {
+                self.set_layout(layout, &spec, on).await?;
+                self.create_as(&spec, SegmentType::Striped, on).await?
             }
-        }
+            outcome => outcome?,
+        };
+        // What its snapshots will need is made now.
+        self.wake_mirrors();
+        Ok(id)
     }
 
     /// Refuses a layout that this group, or these physical volumes of it, cannot have.
@@ -133,13 +133,22 @@ impl Group {
         }
     }
 
-    /// Makes up to this many striped extents, in whole rows of the layout that there is. Returns how many. The caller has
-    /// claimed the table.
+    /// Makes up to this many striped extents, in whole rows of the layout that there is. If no striped volume has a block,
+    /// there may be none: then any layout is right. Returns how many. The caller has claimed the table.
     pub(super) async fn make_striped(self: &Arc<Self>, extents: u64, on: &[PvExtents]) -> Result<u64> {
-        match self.core.placement().stripe_layout() {
+        let layout = self.core.placement().stripe_layout().or_else(|| self.usual_layout());
+        match layout {
             Some(layout) => self.make_rows(layout, extents.div_ceil(layout.columns.into()), on).await,
             None => Ok(0),
         }
+    }
+
+    /// Two stripes of 64 KiB, or of an extent if that is less. None: there is no striped volume, or one physical volume.
+    fn usual_layout(&self) -> Option<StripeLayout> {
+        let placement = self.core.placement();
+        let shift = placement.extent_blocks.trailing_zeros().min(4) as u8;
+        let is_wanted = placement.pvs.len() >= 2 && self.has_volumes_of(SegmentType::Striped);
+        is_wanted.then_some(StripeLayout { columns: 2, shift })
     }
 
     /// Makes up to this many rows. Returns how many extents they have (MZ1).
@@ -185,7 +194,9 @@ impl Group {
             let mut set: Vec<Range<u64>> = Vec::new();
             let mut outcome = Ok(());
             let places = self.places_for_legs(on)?;
-            let most = left.min(self.rows_at_once(layout, &places));
+            let all: Vec<u64> = self.core.space.lock().pvs().free().collect();
+            let free: Vec<u64> = places.iter().map(|(pv, _)| all[usize::from(*pv)] / extent_blocks).collect();
+            let most = left.min(rows_at_once(&free, layout.columns.into()).max(1));
             for (_, places) in places {
                 if set.len() == usize::from(layout.columns) {
                     break;
@@ -217,18 +228,6 @@ impl Group {
         Ok(())
     }
 
-    /// How many rows are taken from the same physical volumes at once. If there are more than the columns need, no more than
-    /// half of what one of them has: else what is left in the end may be on too few.
-    fn rows_at_once(&self, layout: StripeLayout, places: &[(u16, Vec<Range<u64>>)]) -> u64 {
-        let columns = usize::from(layout.columns);
-        if places.len() <= columns {
-            return u64::MAX;
-        }
-        let free: Vec<u64> = self.core.space.lock().pvs().free().collect();
-        let least = places[columns - 1].0;
-        (free[usize::from(least)] / self.core.placement().extent_blocks / 2).max(1)
-    }
-
     /// Gives the extents of unused rows their own numbers again, if there are rows on the physical volume. The caller has
     /// claimed the table.
     ///
@@ -239,28 +238,20 @@ impl Group {
         if !has_columns(&self.core.placement()) {
             return Ok(());
         }
-        // Blocks of volumes that were removed are free after a checkpoint.
+        // Blocks of volumes that were removed are free after a checkpoint. Removal may end while this looks, so it looks
+        // once more then.
+        let mut is_last = false;
         loop {
             self.checkpoint().await?;
             self.dissolve_claimed(SegmentType::Striped, 0).await?;
             if !has_columns(&self.core.placement()) {
                 return Ok(());
             }
-            if !self.is_reclaiming_soon().await? {
+            if is_last {
                 return Err(Error::Busy("stripes of volumes are on the physical volume".into()));
             }
+            is_last = !self.more_space().await?;
         }
-    }
-
-    /// Waits for a step of removal. False: nothing is being removed.
-    async fn is_reclaiming_soon(self: &Arc<Self>) -> Result<bool> {
-        let turn = self.core.space_event.turn();
-        self.failed()?;
-        if !self.reclaiming() {
-            return Ok(false);
-        }
-        self.core.space_event.changed(turn).await;
-        Ok(true)
     }
 }
 

@@ -128,11 +128,15 @@ impl Space {
         // No arena may reach from allocatable blocks into others. Slots must not be in an arena that is not
         // allocatable.
         self.close_arenas(context)?;
-        let (before, open) = (self.pvs.clone(), self.allocatable_in_tree(SegmentType::Linear));
+        let (before, open) = (self.pvs.clone(), SegmentType::ALL.map(|segment| self.allocatable_in_tree(segment)));
         self.pvs.set_allocatable(pv, is_allocatable);
-        let too_few =
-            self.reserved_for(SegmentType::Linear).saturating_sub(self.allocatable_in_tree(SegmentType::Linear));
-        if self.allocatable_in_tree(SegmentType::Linear) < open && too_few > 0 {
+        // Striped extents with a column there are closed, too.
+        let too_few = SegmentType::ALL.into_iter().zip(open).filter_map(|(segment, open)| {
+            let now = self.allocatable_in_tree(segment);
+            (now < open).then(|| self.reserved_for(segment).saturating_sub(now))
+        });
+        let too_few = too_few.max().unwrap_or(0);
+        if too_few > 0 {
             self.pvs = before;
             return Ok(Err(too_few));
         }

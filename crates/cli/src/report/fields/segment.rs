@@ -153,7 +153,7 @@ fn stripes(row: &Row<'_>) -> Value<'static> {
 
 /// The stripes of a volume that is shown as striped. Its snapshots are shown as others are.
 pub fn layout(report: &GroupReport, volume: &VolumeReport) -> Option<Stripes> {
-    let is_shown = volume.is_striped() && role(volume) == Role::Plain;
+    let is_shown = volume.is_striped() && (role(volume) == Role::Plain || is_sparse(volume));
     report.stripes.filter(|_| is_shown).map(|own| own.layout)
 }
 
