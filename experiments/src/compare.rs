@@ -11,7 +11,7 @@ use std::path::Path;
 /// A change of less than a tenth is not reported.
 const MIN: f64 = 0.1;
 
-/// The compared values: timed or modelled figures of Rowen alone. If the same round has a raw disk, the values are
+/// The compared values: timed or modelled figures of Rowen alone, with one copy and with two. If the same round has a raw disk, the values are
 /// ratios to it, so that the machine's load cancels out.
 fn values(lines: &[Measurement]) -> BTreeMap<&Series, Vec<f64>> {
     // The row of the raw disk that a row is compared with shares these of its parameters.
@@ -27,7 +27,7 @@ fn values(lines: &[Measurement]) -> BTreeMap<&Series, Vec<f64>> {
     let raw: BTreeMap<_, f64> =
         lines.iter().filter(is_raw).filter_map(|line| Some((name(line), line.figure?))).collect();
     let mut values: BTreeMap<&Series, Vec<f64>> = BTreeMap::new();
-    for line in lines.iter().filter(|line| line.series.system == "Rowen") {
+    for line in lines.iter().filter(|line| ["Rowen", "Rowen mirror"].contains(&&*line.series.system)) {
         let Some(figure) = line.figure else { continue };
         let s = &line.series;
         let of_raw = raw.get(&name(line)).copied();

@@ -20,6 +20,8 @@ pub const MIB: u64 = 1 << 20;
 pub struct Disks {
     pub raw: PathBuf,
     pub rowen: PathBuf,
+    /// The second of a group of Rowen's with mirrored volumes.
+    pub rowen_mirror: PathBuf,
     /// LVM's, and a second for the other side of a mirror. None: there is no device-mapper in this place.
     pub lvm: Option<[PathBuf; 2]>,
 }
@@ -212,6 +214,13 @@ impl Context {
         Ok(())
     }
 
+    /// The same on other disks and in a directory of its own, for one turn. It says nothing.
+    pub fn on(&self, disks: Disks, dir: PathBuf) -> Context {
+        let (rowen, systems) = (self.rowen.clone(), self.systems.clone());
+        let (form, recording, seconds) = (self.form, self.recording, self.seconds);
+        Context { form, dir, disks, rowen, systems, recording, seconds, tell: Box::new(|_| ()) }
+    }
+
     pub fn stack(&self, system: System) -> Stack<'_> {
         Stack { context: self, system }
     }
@@ -271,7 +280,7 @@ mod tests {
         Context {
             form: Form { quick: true, smoke: false, rounds: 2, mib: 1 },
             dir: PathBuf::new(),
-            disks: Disks { raw: PathBuf::new(), rowen: PathBuf::new(), lvm: None },
+            disks: Disks { raw: PathBuf::new(), rowen: PathBuf::new(), rowen_mirror: PathBuf::new(), lvm: None },
             rowen: PathBuf::new(),
             systems: vec![System::Raw, System::Rowen],
             recording,

@@ -13,8 +13,11 @@ mod context;
 mod files;
 mod fio;
 mod in_world;
+mod loads;
 mod measurement;
+mod mirror;
 mod model;
+mod plugs;
 mod progress;
 // The figures of a document that the demo shows, too. As a dependency, that crate would have all of the simulator and of the host
 // compiled for it.

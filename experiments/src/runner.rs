@@ -224,16 +224,18 @@ impl Part<'_> {
     }
 
     fn on_host(&self) -> Result {
-        let [raw, rowen] = ["raw.img", "rowen.img"].map(|name| self.scratch.0.join(name));
+        let [raw, rowen, rowen_mirror] =
+            ["raw.img", "rowen.img", "rowen-mirror.img"].map(|name| self.scratch.0.join(name));
         let sizes = (self.experiment.sizes)(&self.form);
         written(&raw, sizes.raw)?;
         written(&rowen, sizes.rowen)?;
+        written(&rowen_mirror, sizes.rowen_mirror)?;
         let device = Loop::new(&raw)?;
         let (experiment, sink, progress) = (self.experiment, self.sink.clone(), self.progress.clone());
         let context = Context {
             form: self.form,
             dir: self.scratch.0.clone(),
-            disks: Disks { raw: device.0.clone(), rowen, lvm: None },
+            disks: Disks { raw: device.0.clone(), rowen, rowen_mirror, lvm: None },
             rowen: self.options.rowen.clone(),
             systems: experiment.systems.iter().copied().filter(|system| !system.is_lvm()).collect(),
             recording: false,
@@ -300,7 +302,9 @@ impl Part<'_> {
     fn booted(&self, place: &str, recording: bool, on_event: &mut dyn FnMut(Event)) -> Result<bool> {
         let experiment = self.experiment;
         if let Some(why) = uml::missing() {
-            for system in experiment.systems.iter().filter(|system| system.is_lvm()) {
+            // The others have figures of the host, if the experiment is run there.
+            let is_lost = |system: &&System| system.is_lvm() || !experiment.passes.contains(&Pass::Host);
+            for system in experiment.systems.iter().filter(is_lost) {
                 let series = Series { system: system.name().to_owned(), ..self.unknown(place) };
                 self.sink.borrow_mut().add(experiment, series, None, Some(why.clone()), 0);
             }

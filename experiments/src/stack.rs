@@ -18,7 +18,11 @@ pub enum System {
     Classic,
     Thin,
     Raid1,
+    /// md's mirror, made by mdadm.
+    Md,
     Rowen,
+    /// Rowen's volume with two copies.
+    RowenMirror,
     /// LXD's directory back end, on a filesystem of the host.
     Directory,
     /// LXD's btrfs back end; a subvolume with a file.
@@ -28,12 +32,14 @@ pub enum System {
 }
 
 impl System {
-    pub const ALL: [System; 8] = [
+    pub const ALL: [System; 10] = [
         System::Raw,
         System::Classic,
         System::Thin,
         System::Raid1,
+        System::Md,
         System::Rowen,
+        System::RowenMirror,
         System::Directory,
         System::Btrfs,
         System::Xfs,
@@ -45,7 +51,9 @@ impl System {
             System::Classic => "LVM classic",
             System::Thin => "LVM thin",
             System::Raid1 => "LVM raid1",
+            System::Md => "mdadm raid1",
             System::Rowen => "Rowen",
+            System::RowenMirror => "Rowen mirror",
             System::Directory => "directory",
             System::Btrfs => "btrfs",
             System::Xfs => "xfs reflink",
@@ -55,6 +63,10 @@ impl System {
     /// Whether what is measured are files of a filesystem.
     pub fn is_files(self) -> bool {
         matches!(self, System::Directory | System::Btrfs | System::Xfs)
+    }
+
+    pub fn is_rowen(self) -> bool {
+        matches!(self, System::Rowen | System::RowenMirror)
     }
 
     /// Whether it needs the kernel's device-mapper.
@@ -92,7 +104,7 @@ impl Stack<'_> {
     }
 
     pub fn group(&self) -> String {
-        if self.system == System::Rowen { self.rowen_group() } else { LVM_GROUP.to_owned() }
+        if self.system.is_rowen() { self.rowen_group() } else { LVM_GROUP.to_owned() }
     }
 
     fn rowen(&self, words: &[&str]) -> Command {
@@ -117,13 +129,18 @@ impl Stack<'_> {
     /// The group, on its disk.
     pub fn begin(&self) -> Result {
         match self.system {
-            System::Directory | System::Btrfs | System::Xfs => {
+            System::Directory | System::Btrfs | System::Xfs | System::Md => {
                 Err(format!("{} has no volumes of its own", self.system))
             }
             System::Raw => Ok(()),
             System::Rowen => {
                 let (group, disk) = (self.rowen_group(), text(&self.context.disks.rowen));
                 self.rowen_run(&["vgcreate", "-y", &group, &disk]).map(drop)
+            }
+            System::RowenMirror => {
+                let disks = &self.context.disks;
+                let (group, disks) = (self.rowen_group(), [text(&disks.rowen), text(&disks.rowen_mirror)]);
+                self.rowen_run(&["vgcreate", "-y", &group, &disks[0], &disks[1]]).map(drop)
             }
             _ => {
                 let disks = self.lvm_disk()?.each_ref().map(|path| text(path));
@@ -137,12 +154,15 @@ impl Stack<'_> {
         let size = format!("{mib}m");
         let pool_size = format!("{pool_mib}m");
         match self.system {
-            System::Directory | System::Btrfs | System::Xfs => {
+            System::Directory | System::Btrfs | System::Xfs | System::Md => {
                 return Err(format!("{} has no volumes of its own", self.system));
             }
             System::Raw => return Ok(self.context.disks.raw.clone()),
             System::Rowen => {
                 self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", ORIGIN, &self.rowen_group()])?;
+            }
+            System::RowenMirror => {
+                self.rowen_run(&["lvcreate", "-y", "-m1", "-L", &size, "-n", ORIGIN, &self.rowen_group()])?;
             }
             System::Classic => {
                 let disk = text(&self.lvm_disk()?[0]);
@@ -170,10 +190,10 @@ impl Stack<'_> {
         let mut words = vec!["lvcreate", "-y", "-s", "-n", name];
         let (reserve, disk) = (format!("{reserve_mib}m"), self.lvm_disk().map(|disks| text(&disks[0])));
         match self.system {
-            System::Raw | System::Raid1 | System::Directory | System::Btrfs | System::Xfs => {
+            System::Raw | System::Raid1 | System::Md | System::Directory | System::Btrfs | System::Xfs => {
                 return Err(format!("{} has no snapshots here", self.system));
             }
-            System::Rowen => words.extend(["-c", chunk, &origin]),
+            System::Rowen | System::RowenMirror => words.extend(["-c", chunk, &origin]),
             System::Classic => {
                 let disk = disk.as_deref().map_err(Clone::clone)?;
                 words.extend(["-c", chunk, "-L", &reserve, &origin, disk]);
@@ -183,11 +203,17 @@ impl Stack<'_> {
         Ok(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// One more volume, in the same pool if there is one.
+    /// One more volume, in the same pool if there is one; beside a mirror, one with one copy.
     pub fn volume(&self, name: &str, mib: u64) -> Result<PathBuf> {
         let size = format!("{mib}m");
         match self.system {
-            System::Rowen => drop(self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", name, &self.group()])?),
+            System::Rowen | System::RowenMirror => {
+                drop(self.rowen_run(&["lvcreate", "-y", "-L", &size, "-n", name, &self.group()])?);
+            }
+            System::Raid1 => {
+                let disk = text(&self.lvm_disk()?[0]);
+                drop(command::run("lvcreate", &["-y", "-Wn", "-Zn", "-L", &size, "-n", name, LVM_GROUP, &disk])?);
+            }
             System::Thin => {
                 let pool = format!("{LVM_GROUP}/pool");
                 drop(command::run("lvcreate", &["-y", "-V", &size, "-T", &pool, "-n", name])?);
@@ -207,7 +233,7 @@ impl Stack<'_> {
     fn run(&self, words: &[String]) -> Result {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match self.system {
-            System::Rowen => self.rowen_run(&words).map(drop),
+            System::Rowen | System::RowenMirror => self.rowen_run(&words).map(drop),
             _ => command::run(words[0], &words[1..]).map(drop),
         }
     }
@@ -234,7 +260,7 @@ impl Stack<'_> {
             std::fs::write(&file, script).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
             let input = std::fs::File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             let mut shell = match self.system {
-                System::Rowen => self.rowen(&[]),
+                System::Rowen | System::RowenMirror => self.rowen(&[]),
                 _ => command::command("lvm"),
             };
             shell.arg0("lvm").stdin(input);
@@ -258,7 +284,7 @@ impl Stack<'_> {
     /// Waits until nothing is left of what removals do in the background, so that it is not in the time of what comes next. LVM does
     /// all of it before its command returns.
     pub fn settle(&self) -> Result {
-        if self.system != System::Rowen {
+        if !self.system.is_rowen() {
             return Ok(());
         }
         let group = self.rowen_group();
@@ -282,7 +308,7 @@ impl Stack<'_> {
     /// How full the store of a snapshot is, in percent.
     pub fn used(&self, name: &str) -> Result<f64> {
         let said = match self.system {
-            System::Rowen => {
+            System::Rowen | System::RowenMirror => {
                 let volume = format!("{}/{name}", self.rowen_group());
                 self.rowen_run(&["lvs", "--noheadings", "-o", "data_percent", &volume])?
             }
@@ -309,8 +335,8 @@ impl Stack<'_> {
     /// Removes the group and everything in it.
     pub fn clear(&self) -> Result {
         match self.system {
-            System::Raw | System::Directory | System::Btrfs | System::Xfs => Ok(()),
-            System::Rowen => {
+            System::Raw | System::Md | System::Directory | System::Btrfs | System::Xfs => Ok(()),
+            System::Rowen | System::RowenMirror => {
                 let group = self.rowen_group();
                 if !self.context.dir.join("run").join(&group).exists() && !Path::new("/dev").join(&group).exists() {
                     return Ok(());

@@ -41,6 +41,11 @@ pub fn fill(buf: &mut PageBuf, seed: u64) {
     buf.as_mut_slice().chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&next(&mut state).to_le_bytes()));
 }
 
+/// What decides the random bytes of a MiB, by its number.
+pub fn seed(n: u64) -> u64 {
+    n ^ 0x5EED << 32
+}
+
 /// A file or device that is there or may be made.
 pub fn open(path: &Path, may_write: bool, through: Through) -> Result<File> {
     let flags = if through == Through::Past { rustix::fs::OFlags::DIRECT.bits() as i32 } else { 0 };
@@ -59,7 +64,7 @@ pub fn write(path: &Path, bytes: Bytes, mib: u64, through: Through) -> Result<Fi
     for n in 0..mib {
         command::in_time()?;
         if bytes == Bytes::Random {
-            fill(&mut buf, n ^ 0x5EED << 32);
+            fill(&mut buf, seed(n));
         }
         file.write_all_at(buf.as_slice(), n * MIB).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }

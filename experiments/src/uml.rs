@@ -58,8 +58,8 @@ pub fn run(dir: &Path, plan: &Plan, sizes: Sizes, limit: Duration, on_event: &mu
     std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
     write(&file, &serde_json::to_vec(plan).map_err(|e| e.to_string())?)?;
     write(&plan.events, b"")?;
-    let disks = ["ubda", "ubdb", "ubdc", "ubdd"].map(|name| dir.join(format!("{name}.img")));
-    let mib = [sizes.raw, sizes.lvm, sizes.mirror, sizes.rowen];
+    let disks = ["ubda", "ubdb", "ubdc", "ubdd", "ubde"].map(|name| dir.join(format!("{name}.img")));
+    let mib = [sizes.raw, sizes.lvm, sizes.mirror, sizes.rowen, sizes.rowen_mirror];
     // A recorded run is not timed: a file full of holes will do.
     let make = if plan.recording { crate::files::sparse } else { crate::files::written };
     let made = disks.iter().zip(mib).try_for_each(|(path, mib)| make(path, mib));
@@ -76,7 +76,7 @@ fn boot(
     plan: &Plan,
     init: &Path,
     file: &Path,
-    disks: &[PathBuf; 4],
+    disks: &[PathBuf; 5],
     limit: Duration,
     on_event: &mut dyn FnMut(Event),
 ) -> Result {
@@ -161,14 +161,15 @@ pub fn disks_inside(recording: bool) -> Disks {
         false => PathBuf::from(format!("/dev/ubd{}", ["a", "b", "c"][n])),
     };
     // Rowen records by itself what it sends to its disk.
-    Disks { raw: name(0), rowen: PathBuf::from("/dev/ubdd"), lvm: Some([name(1), name(2)]) }
+    let [rowen, rowen_mirror] = ["/dev/ubdd", "/dev/ubde"].map(PathBuf::from);
+    Disks { raw: name(0), rowen, rowen_mirror, lvm: Some([name(1), name(2)]) }
 }
 
 /// The file of a system's record.
 fn record_name(system: System) -> &'static str {
     match system {
         System::Raw => "ubda.log",
-        System::Rowen => ROWEN_RECORD,
+        System::Rowen | System::RowenMirror => ROWEN_RECORD,
         _ => "ubdb.log",
     }
 }
@@ -187,7 +188,7 @@ pub fn keep_records(dir: &Path, into: &Path) -> Result {
 pub fn record_of(dir: &Path, system: System) -> Result<Vec<Request>> {
     let path = dir.join(record_name(system));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let requests = if system == System::Rowen { trace::from_rowen(&text) } else { trace::from_nbdkit(&text) };
+    let requests = if system.is_rowen() { trace::from_rowen(&text) } else { trace::from_nbdkit(&text) };
     requests.map_err(|why| format!("{}: {why}", path.display()))
 }
 

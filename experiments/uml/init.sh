@@ -17,7 +17,7 @@ modprobe -d /run/modules nbd nbds_max=4
 disks='ubd[bc]'
 [ -z "$RECORD" ] || disks='nbd[12]'
 cat >"$LVM_SYSTEM_DIR/lvm.conf" <<EOF
-devices { scan = ["/dev"] use_devicesfile = 0 global_filter = ["a|^/dev/$disks\$|", "r|.*|"] }
+devices { scan = ["/dev"] use_devicesfile = 0 global_filter = ["a|^/dev/$disks\$|", "a|^/dev/mapper/plug[012]\$|", "r|.*|"] }
 backup { backup = 0 archive = 0 }
 global { use_lvmpolld = 0 use_lvmlockd = 0 }
 # Locking memory reads every page of the program and its libraries, which takes half a second here.

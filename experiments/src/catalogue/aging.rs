@@ -56,7 +56,7 @@ const SLACK: f64 = 1.5;
 
 fn sizes(form: &Form) -> Sizes {
     let all = DISK_SHARE * form.mib + 128;
-    Sizes { raw: all, lvm: all + 64, mirror: UNUSED, rowen: all }
+    Sizes { raw: all, lvm: all + 64, mirror: UNUSED, rowen: all, rowen_mirror: UNUSED }
 }
 
 /// Which snapshots are kept, by the hour in which they were made.

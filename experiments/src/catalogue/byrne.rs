@@ -68,7 +68,13 @@ fn sizes(form: &Form) -> Sizes {
     let classic = if form.quick { 4 } else { MAX_CLASSIC as u64 };
     let (volume, reserve) = (volume(form), reserve(form));
     let shared = volume + 3 * reserve + 128;
-    Sizes { raw: volume + 16, lvm: (volume + classic * reserve + 64).max(shared), mirror: UNUSED, rowen: shared }
+    Sizes {
+        raw: volume + 16,
+        lvm: (volume + classic * reserve + 64).max(shared),
+        mirror: UNUSED,
+        rowen: shared,
+        rowen_mirror: UNUSED,
+    }
 }
 
 fn body(context: &Context) -> Result {

@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     base: &[],
     body,
     published: Vec::new,
-    sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
+    sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED, rowen_mirror: UNUSED },
     passes: &[Pass::Host],
     quick_passes: &[Pass::Host],
     is_long: false,

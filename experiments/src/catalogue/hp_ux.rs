@@ -6,7 +6,7 @@ use super::{Experiment, Published, Sizes, Source};
 use crate::command::Result;
 use crate::context::{Context, Form, Key, MIB, Quantity};
 use crate::runner::Pass;
-use crate::stack::System;
+use crate::stack::{Stack, System};
 use crate::streams::{self, Through};
 use crate::writes::{self, Writes};
 use std::path::Path;
@@ -29,8 +29,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     notes: "The document's volume had 1000 GB; here it is small, and an attempt makes so many requests that it meets about half of \
             the units. LVM classic and Rowen take at most 512 KiB as a chunk (-c 512k), LVM thin takes 1 MiB. All rows without \
             a snapshot come before the first snapshot. What Rowen still does in the background when lvremove has returned is over \
-            before the next snapshot is made. The mirror's modelled figures are of its first side.",
-    systems: &[System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen],
+            before the next snapshot is made. Beside a mirror a volume with one copy is written in turn with it, on the same \
+            disks: that is the ratio of the two. A mirror's modelled figures are of its first side.",
+    systems: &[System::Raw, System::Classic, System::Thin, System::Raid1, System::Rowen, System::RowenMirror],
     axis: "state",
     base: &["path", "size", "write"],
     body,
@@ -41,14 +42,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     is_long: false,
     remarks: &[],
     mib: [32, 64, 256],
-    seconds: [[8.0, 50.0, 28.0], [100.0, 500.0, 60.0]],
+    seconds: [[8.0, 55.0, 28.0], [110.0, 510.0, 60.0]],
 };
 
 const ATTEMPTS: u64 = 6;
+/// How often a mirror and a volume with one copy take turns, for the ratio of a round.
+const TURNS: u64 = 6;
+const RATIO: &str = "one mirror / no mirror";
 
 fn sizes(form: &Form) -> Sizes {
     let all = 3 * form.mib + 128;
-    Sizes { raw: form.mib + 16, lvm: all, mirror: form.mib + 32, rowen: all }
+    Sizes { raw: form.mib + 16, lvm: all, mirror: form.mib + 32, rowen: all, rowen_mirror: 2 * form.mib + 128 }
 }
 
 /// A kind of write: its path, its size, its order.
@@ -86,13 +90,17 @@ fn one(context: &Context, system: System, round: usize, step: &dyn Fn(&str, f64)
     streams::fill_device(&node, mib)?;
     let kinds = kinds(context);
     let share = |n: usize| n as f64 / kinds.len() as f64;
-    let state = if system == System::Raid1 { "one mirror" } else { "no mirror" };
+    let is_mirror = matches!(system, System::Raid1 | System::RowenMirror);
+    let state = if is_mirror { "one mirror" } else { "no mirror" };
     // All of these come before the first snapshot: what a snapshot leaves when it is gone is not in them.
     for (n, kind) in kinds.iter().enumerate() {
         step(&format!("{} {} KiB {}", kind.0, kind.1 >> 10, kind.2), 0.2 * share(n));
         write(context, system, &node, *kind, &[(state.to_owned(), 7)], round)?;
     }
-    if matches!(system, System::Raw | System::Raid1) {
+    if is_mirror && !context.recording {
+        return beside(context, &stack, &node, round, step);
+    }
+    if is_mirror || system == System::Raw {
         return Ok(());
     }
     for (n, kind) in kinds.iter().enumerate() {
@@ -107,22 +115,37 @@ fn one(context: &Context, system: System, round: usize, step: &dyn Fn(&str, f64)
     Ok(())
 }
 
-/// One pass for each state and its seed.
-fn write(
-    context: &Context,
-    system: System,
-    node: &Path,
-    (path, size, write): Kind,
-    states: &[(String, u64)],
-    round: usize,
-) -> Result {
-    let name = format!("{}k", size >> 10);
-    let key = |state: &str| {
-        let pairs = [("path", path), ("size", name.as_str()), ("state", state), ("write", write)];
-        Key::new(system, "response time", &pairs, round)
-    };
-    let writes = Writes {
-        target: node,
+/// A mirror and a volume with one copy on its disks, written in turn, and the ratio of their times.
+fn beside(context: &Context, stack: &Stack<'_>, mirror: &Path, round: usize, step: &dyn Fn(&str, f64)) -> Result {
+    let mib = context.form.mib;
+    let linear = stack.volume("linear", mib)?;
+    streams::fill_device(&linear, mib)?;
+    let kinds = kinds(context);
+    for (n, kind @ (path, size, write)) in kinds.iter().copied().enumerate() {
+        step(
+            &format!("{path} {} KiB {write}, in turn with one copy", size >> 10),
+            0.3 + 0.7 * n as f64 / kinds.len() as f64,
+        );
+        let name = format!("{}k", size >> 10);
+        let pairs = [("path", path), ("size", name.as_str()), ("write", write)];
+        let mut means = [0.0, 0.0];
+        for turn in 0..TURNS {
+            // Either one is the first in half of the turns.
+            let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
+            for at in order {
+                let target = [mirror, &linear][at];
+                means[at] += writes::pass(&writes_of(context, target, kind, 1000 + turn))?.mean();
+            }
+        }
+        context.figure(Key::new(stack.system, RATIO, &pairs, round), "times", means[0] / means[1]);
+    }
+    Ok(())
+}
+
+/// A pass of a kind; the seed says where it writes.
+fn writes_of<'a>(context: &Context, target: &'a Path, (path, size, write): Kind, seed: u64) -> Writes<'a> {
+    Writes {
+        target,
         block: size,
         is_random: write == "random",
         through: if path == "raw" { Through::Past } else { Through::Cache },
@@ -131,10 +154,20 @@ fn write(
         // As many as there are units of 1 MiB; of large ones an eighth, each of which meets two.
         requests: if size < MIB { context.form.mib } else { (context.form.mib / 8).max(2) },
         limit: Duration::from_secs(120),
-        seed: 0,
+        seed,
+    }
+}
+
+/// One pass for each state and its seed.
+fn write(context: &Context, system: System, node: &Path, kind: Kind, states: &[(String, u64)], round: usize) -> Result {
+    let (path, size, write) = kind;
+    let name = format!("{}k", size >> 10);
+    let key = |state: &str| {
+        let pairs = [("path", path), ("size", name.as_str()), ("state", state), ("write", write)];
+        Key::new(system, "response time", &pairs, round)
     };
     for (state, seed) in states {
-        let writes = Writes { seed: *seed, ..writes };
+        let writes = writes_of(context, node, kind, *seed);
         if context.recording {
             let quantity = Quantity::Requests(writes.requests);
             context.section(key(state), quantity, || writes::pass(&writes).map(drop))?;
@@ -171,5 +204,16 @@ fn published() -> Vec<Published> {
             figure,
         })
     };
-    rows.into_iter().flat_map(row).collect()
+    let ratio = |n: usize| Published {
+        system: "HP-UX 11i v3",
+        metric: RATIO,
+        unit: "times",
+        parameters: vec![
+            ("path", columns[n].0.to_owned()),
+            ("size", "8k".to_owned()),
+            ("write", columns[n].1.to_owned()),
+        ],
+        figure: rows[1].1[n] / rows[0].1[n],
+    };
+    (0..columns.len()).map(ratio).chain(rows.into_iter().flat_map(row)).collect()
 }

@@ -53,7 +53,7 @@ fn reserve(form: &Form) -> u64 {
 fn sizes(form: &Form) -> Sizes {
     let shared = 3 * form.mib + 192;
     let classic = form.mib + 64 + MAX_CLASSIC as u64 * (reserve(form) + 4);
-    Sizes { raw: form.mib + 16, lvm: classic.max(shared), mirror: UNUSED, rowen: shared }
+    Sizes { raw: form.mib + 16, lvm: classic.max(shared), mirror: UNUSED, rowen: shared, rowen_mirror: UNUSED }
 }
 
 fn body(context: &Context) -> Result {

@@ -31,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     base: &[],
     body,
     published,
-    sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED },
+    sizes: |_| Sizes { raw: UNUSED, lvm: UNUSED, mirror: UNUSED, rowen: UNUSED, rowen_mirror: UNUSED },
     passes: &[Pass::Host],
     quick_passes: &[],
     is_long: false,

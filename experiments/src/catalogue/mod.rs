@@ -3,6 +3,7 @@
 mod aging;
 mod byrne;
 mod engine;
+mod failure;
 mod hp_ux;
 mod latency;
 mod lifecycle;
@@ -16,13 +17,14 @@ use crate::context::{Context, Form};
 use crate::runner::Pass;
 use crate::stack::System;
 
-/// Sizes of the disks in MiB: each system gets one of its own, a mirror a second one.
+/// Sizes of the disks in MiB: each system gets one of its own, a mirror a second one (LVM's and Rowen's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     pub raw: u64,
     pub lvm: u64,
     pub mirror: u64,
     pub rowen: u64,
+    pub rowen_mirror: u64,
 }
 
 /// Why LVM's snapshots of two kinds have no figures of many.
@@ -131,7 +133,7 @@ impl Experiment {
 }
 
 /// All of them, in the order of their running.
-pub const ALL: [Experiment; 10] = [
+pub const ALL: [Experiment; 11] = [
     van_dok::EXPERIMENT,
     byrne::EXPERIMENT,
     hp_ux::EXPERIMENT,
@@ -142,6 +144,7 @@ pub const ALL: [Experiment; 10] = [
     engine::EXPERIMENT,
     aging::EXPERIMENT,
     transfer::EXPERIMENT,
+    failure::EXPERIMENT,
 ];
 
 pub fn find(name: &str) -> Option<&'static Experiment> {

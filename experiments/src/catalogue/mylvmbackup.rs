@@ -49,7 +49,7 @@ const RATE: u64 = 400;
 
 fn sizes(form: &Form) -> Sizes {
     let all = 3 * form.mib + 192;
-    Sizes { raw: form.mib + 16, lvm: all, mirror: UNUSED, rowen: all }
+    Sizes { raw: form.mib + 16, lvm: all, mirror: UNUSED, rowen: all, rowen_mirror: UNUSED }
 }
 
 fn body(context: &Context) -> Result {

@@ -52,7 +52,7 @@ const CHUNK: &str = "64k";
 const ONE_IN: u64 = 100;
 
 fn sizes(form: &Form) -> Sizes {
-    Sizes { raw: form.mib, lvm: UNUSED, mirror: UNUSED, rowen: 2 * form.mib + 192 }
+    Sizes { raw: form.mib, lvm: UNUSED, mirror: UNUSED, rowen: 2 * form.mib + 192, rowen_mirror: UNUSED }
 }
 
 fn body(context: &Context) -> Result {

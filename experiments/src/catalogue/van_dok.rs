@@ -51,7 +51,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 fn sizes(form: &Form) -> Sizes {
     // The volume, what is copied of it (with its index), and room.
     let all = 4 * form.mib + 256;
-    Sizes { raw: 2 * form.mib + 96, lvm: all, mirror: UNUSED, rowen: all }
+    Sizes { raw: 2 * form.mib + 96, lvm: all, mirror: UNUSED, rowen: all, rowen_mirror: UNUSED }
 }
 
 fn body(context: &Context) -> Result {
