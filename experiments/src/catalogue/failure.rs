@@ -52,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
               that takes some tenths of a second, in which nothing is answered.",
     }],
     mib: [64, 128, 512],
-    seconds: [[0.0, 400.0, 0.0], [0.0, 900.0, 0.0]],
+    seconds: [[0.0, 800.0, 0.0], [0.0, 2000.0, 0.0]],
 };
 
 const LOADS: [&str; 2] = ["database", "fio verify"];
