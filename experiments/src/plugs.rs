@@ -21,6 +21,8 @@ const LABELS_MIB: u64 = 4;
 /// See the module.
 pub struct Plugs {
     names: Vec<String>,
+    /// The disks below, which say what was read and written: device-mapper counts a request that it splits more than once.
+    below: Vec<PathBuf>,
 }
 
 /// What a disk has done since it was plugged in, in bytes.
@@ -42,7 +44,7 @@ impl Plugs {
     pub fn new(context: &Context) -> Result<Plugs> {
         let disks = &context.disks;
         let [first, second] = disks.lvm.as_ref().ok_or("there is no device-mapper here")?;
-        let mut plugs = Plugs { names: Vec::new() };
+        let mut plugs = Plugs { names: Vec::new(), below: Vec::new() };
         for (n, disk) in [first, second, &disks.rowen].into_iter().enumerate() {
             let sectors: u64 = command::run("blockdev", &["--getsz", &text(disk)])?
                 .trim()
@@ -53,6 +55,7 @@ impl Plugs {
             let line = format!("0 {len} linear {} {from}", disk.display());
             command::run("dmsetup", &["create", &name, "--table", &line])?;
             plugs.names.push(name);
+            plugs.below.push(disk.clone());
             without_labels(&plugs.disk(n), len * SECTOR)?;
         }
         Ok(plugs)
@@ -68,8 +71,8 @@ impl Plugs {
     }
 
     pub fn moved(&self, n: usize) -> Result<Moved> {
-        let disk = self.disk(n);
-        let device = std::fs::metadata(&disk).map_err(|e| format!("{}: {e}", disk.display()))?.rdev();
+        let disk = &self.below[n];
+        let device = std::fs::metadata(disk).map_err(|e| format!("{}: {e}", disk.display()))?.rdev();
         let file = format!("/sys/dev/block/{}:{}/stat", rustix::fs::major(device), rustix::fs::minor(device));
         moved_of(&std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?)
     }
