@@ -29,14 +29,14 @@ pub fn disks(plugs: &Plugs) -> Disks {
     Disks { raw: first.clone(), rowen: first.clone(), rowen_mirror: second.clone(), lvm: Some([first, second]) }
 }
 
-/// A program that this system's commands need, if it is missing.
+/// A program that this system's commands or the loads need, if it is missing.
 pub fn missing(system: System) -> Option<&'static str> {
     let needed: &[&'static str] = match system {
         System::Md => &["mdadm", "mkfs.ext4"],
         System::Btrfs => &["mkfs.btrfs", "btrfs"],
         _ => &["mkfs.ext4"],
     };
-    ["dmsetup", "blockdev"].iter().chain(needed).copied().find(|name| !command::is_installed(name))
+    ["dmsetup", "blockdev", "sqlite3", "stdbuf"].iter().chain(needed).copied().find(|name| !command::is_installed(name))
 }
 
 impl<'a> Mirror<'a> {
