@@ -44,13 +44,34 @@ pub const EXPERIMENT: Experiment = Experiment {
     passes: &[Pass::Inside],
     quick_passes: &[],
     is_long: true,
-    remarks: &[Remark {
-        system: "Rowen mirror",
-        metric: "longest pause",
-        parameters: &[("while", "one disk is pulled")],
-        why: "A server that loses a disk ends, and another one opens the group without it and has the kernel repeat the requests: \
-              that takes some tenths of a second, in which nothing is answered.",
-    }],
+    remarks: &[
+        Remark {
+            system: "Rowen mirror",
+            metric: "longest pause",
+            parameters: &[("while", "one disk is pulled")],
+            why: "A server that loses a disk ends, and another one opens the group without it and has the kernel repeat the \
+                  requests: that takes some tenths of a second, in which nothing is answered.",
+        },
+        Remark {
+            system: "Rowen mirror",
+            metric: "longest pause",
+            parameters: &[("while", "the copy is made")],
+            why: "vgreduce --removemissing has another server open the group, too.",
+        },
+        Remark {
+            system: "Rowen mirror",
+            metric: "time to full redundancy",
+            parameters: &[("load", "fio verify")],
+            why: "The server makes the copy in steps of at most 512 KiB, and rests between them while there are writes. Here it \
+                  shares one processor with the load.",
+        },
+        Remark {
+            system: "Rowen mirror",
+            metric: "copied",
+            parameters: &[("load", "database")],
+            why: "Beside the volume's extents: the journal's second copy, and mirrored extents that were made ahead.",
+        },
+    ],
     mib: [64, 128, 512],
     seconds: [[0.0, 800.0, 0.0], [0.0, 2000.0, 0.0]],
 };
