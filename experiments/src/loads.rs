@@ -185,6 +185,7 @@ impl Verify {
         Verify { target: target.to_owned(), bytes: mib * MIB, said: dir.join("verify.json"), running: None }
     }
 
+    /// Starts it. When this returns it has its file open, and can be ended so that it says what it met.
     pub fn begin(&mut self) -> Result {
         let mut fio = command::command("fio");
         fio.args(["--name=verify", "--thread", "--rw=randwrite", "--bs=4k", "--iodepth=32", "--ioengine=libaio"]);
@@ -193,7 +194,16 @@ impl Verify {
         fio.arg(format!("--filename={}", text(&self.target))).arg(format!("--size={}", self.bytes));
         fio.arg("--output-format=json").arg(format!("--output={}", text(&self.said)));
         fio.stdout(Stdio::null()).stderr(Stdio::null());
-        self.running = Some(fio.spawn().map_err(|e| format!("cannot start fio: {e}"))?);
+        let fio = self.running.insert(fio.spawn().map_err(|e| format!("cannot start fio: {e}"))?);
+        let files = format!("/proc/{}/fd", fio.id());
+        let until = Instant::now() + ENDING;
+        while !links_to(Path::new(&files), &self.target) {
+            command::in_time()?;
+            if Instant::now() > until {
+                return Err(format!("fio did not open {} within {} s", self.target.display(), ENDING.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 
@@ -220,6 +230,12 @@ impl Drop for Verify {
             command::end(fio);
         }
     }
+}
+
+/// Whether one of a folder's links leads to a file.
+fn links_to(folder: &Path, file: &Path) -> bool {
+    let links = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(|to| to == file)
 }
 
 /// What fio says of writes and of the reads that verify them.
@@ -258,6 +274,16 @@ mod tests {
         assert_eq!(met_by_fio(&ended).unwrap().errors, 1);
         assert_eq!(met_by_fio(&SAID.replace("\"error\":0", "\"error\":4")).unwrap().errors, 3);
         assert!(met_by_fio("fio: no such file").unwrap_err().contains("no figures"));
+    }
+
+    #[test]
+    fn an_open_file_is_found_among_the_links() {
+        let path = std::env::temp_dir().join(format!("rowen-links-{}", std::process::id()));
+        let (own, file) = (Path::new("/proc/self/fd"), std::fs::File::create(&path).unwrap());
+        assert!(links_to(own, &path) && !links_to(own, Path::new("/no/such/file")));
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+        assert!(!links_to(Path::new("/no/such/folder"), &path));
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     source: None,
     question: "What does a database notice when one of two disks is pulled; and how long does it take, and how much is written, until \
                two disks have everything again?",
-    expected: "No errors, and a pause of less than a second. md and LVM copy the whole device, btrfs and Rowen what they have \
-               allocated. The kernel's own mirrors leave a disk out within milliseconds; Rowen opens the group again without it.",
+    expected: "No errors, and a pause of less than a second. md and LVM copy the whole device, Rowen the extents of its volumes, \
+               btrfs what it has allocated. The kernel's own mirrors leave a disk out within milliseconds; Rowen opens the group \
+               again without it.",
     steps: "a volume with two copies, half of it full; SQLite commits a row at a time with synchronous=FULL (or fio writes 4 KiB at random, \
             32 at once, and verifies them); the second disk is pulled; then vgextend and lvconvert --repair (LVM), mdadm --fail \
             --remove --add, btrfs replace, or vgreduce --removemissing, vgextend and lvconvert --repair (Rowen); at the end the first \
