@@ -208,11 +208,7 @@ impl Group {
             .for_each(|pv| space.make_unallocatable(pv));
         let mut to_free = stream.to_free.clone();
         for arena in &stream.arenas {
-            let is_lost = placement.is_lost(arena.start, |pv| out.has(usize::from(pv.0))).0;
-            // An arena in striped blocks has some on each of their disks.
-            let has_lost_columns =
-                placement.columns_at(arena.start).0 & out.0 != 0 && !planted::is("arena_across_lost");
-            if (is_lost || has_lost_columns) && is_out_unallocatable {
+            if placement.is_lost(arena.start, |pv| out.has(usize::from(pv.0))).0 && is_out_unallocatable {
                 // MB3: no blocks are allocated on it.
                 to_free.extend(unused(arena));
             } else if !space.restore_arena(arena.start, arena.len, &arena.used) {
