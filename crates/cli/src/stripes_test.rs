@@ -92,6 +92,15 @@ fn a_striped_volume_is_shown_as_lvm_shows_one() {
         O|  s    owi-a-s--- striped    2$
         O|  snap swi-a-s--- linear     1$
         rc=0
+
+        $ lvremove -y v/s
+        O|  Logical volume \"s\" successfully removed.$
+        rc=0
+
+        $ lvs -o lv_name,lv_attr,segtype,stripes,devices v
+        O|  LV   Attr       Type    #Str Devices                   $
+        O|  snap swi-a-s--- striped    2 /dev/ubdc(0),/dev/ubda(10)$
+        rc=0
 ",
     );
 }
@@ -114,22 +123,20 @@ fn striped_volumes_have_whole_rows() {
         rc=0
 
         $ lvreduce -y -L -4M v/s
-        O|  Rounding size 20.00 MiB (5 extents) down to stripe boundary size 16.00 MiB (4 extents).$
-        O|  Size of logical volume v/s changed from 24.00 MiB (6 extents) to 16.00 MiB (4 extents).$
-        O|  Logical volume v/s successfully resized.$
-        E|  WARNING: Reducing active logical volume to 16.00 MiB.
-        E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
-        rc=0
+        O|  Rounding size 20.00 MiB (5 extents) up to stripe boundary size 24.00 MiB (6 extents).$
+        E|  New size (6 extents) matches existing size (6 extents).
+        rc=5
 
         $ lvreduce -y -l 2 v/s
-        O|  Size of logical volume v/s changed from 16.00 MiB (4 extents) to 8.00 MiB (2 extents).$
+        O|  Size of logical volume v/s changed from 24.00 MiB (6 extents) to 8.00 MiB (2 extents).$
         O|  Logical volume v/s successfully resized.$
         E|  WARNING: Reducing active logical volume to 8.00 MiB.
         E|  THIS MAY DESTROY YOUR DATA (filesystem etc.)
         rc=0
 
         $ lvreduce -y -l 1 v/s
-        E|  A logical volume with 2 stripes has at least 2 extents.
+        O|  Rounding size 4.00 MiB (1 extents) up to stripe boundary size 8.00 MiB (2 extents).$
+        E|  New size (2 extents) matches existing size (2 extents).
         rc=5
 
         $ lvextend -l 100%FREE v/s
@@ -187,6 +194,34 @@ fn striped_volumes_have_whole_rows() {
         O|  u    8.00m /dev/ubdc(0),/dev/ubdb(10) $
         O|  u    8.00m /dev/ubda(10),/dev/ubdb(11)$
         rc=0
+
+        $ lvremove -y v/u
+        O|  Logical volume \"u\" successfully removed.$
+        rc=0
+
+        $ lvcreate -i 2 -l 100%FREE -n w v
+        O|  Using default stripesize 64.00 KiB.$
+        O|  Logical volume \"w\" created.$
+        rc=0
+
+        $ lvremove -y v/w
+        O|  Logical volume \"w\" successfully removed.$
+        rc=0
+
+        $ vgs -o vg_free_count,vg_striped v
+        O|  Free Striped$
+        O|   502      0 $
+        rc=0
+
+        $ lvcreate -i 2 -l 600 -n w v
+        O|  Using default stripesize 64.00 KiB.$
+        E|  Insufficient free space: 600 extents needed, but only 502 available
+        rc=5
+
+        $ vgs -o vg_free_count,vg_striped v
+        O|  Free Striped$
+        O|   502      0 $
+        rc=0
 ",
     );
 }
@@ -206,7 +241,6 @@ fn what_stripes_cannot_be_is_refused() {
         rc=5
 
         $ lvcreate -i 3 -L 8M -n t v
-        O|  Using default stripesize 64.00 KiB.$
         E|  Volume group \"v\" has logical volumes with 2 stripes of 64.00 KiB, and all of its striped volumes have the same: use --stripes 2 --stripesize 64k.
         rc=5
 
@@ -242,6 +276,15 @@ fn what_stripes_cannot_be_is_refused() {
         $ lvextend -L +4M -i 3 v/s
         E|  Logical volume v/s has 2 stripes, and a new size does not change that: leave out --stripes 3.
         rc=5
+
+        $ lvextend -L +4M -I 128k v/s
+        E|  Logical volume v/s has stripes of 64.00 KiB, and a new size does not change that: leave out --stripesize.
+        rc=5
+
+        $ lvcreate --type linear -i 2 -l 2 -n u v
+        E|  --stripes must be 1 with segment type linear.
+        E|  Run `lvcreate --help' for more information.
+        rc=3
 
         $ lvconvert -m1 v/s
         E|  Logical volume v/s is striped, and its type does not change: copy it to a new logical volume.
