@@ -8,6 +8,7 @@ use rowen_engine::group::{
     Attributes, FullPolicy, NewSnapshot, NewVolume, PvExtents, SegmentType, StripeLayout, VolumeKind,
 };
 use rowen_engine::planted::must_be_found;
+use rowen_engine::runtime::Runtime;
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use rowen_sim::client::{BLOCK, SnapshotKind, VolumeSpec, number};
 use rowen_sim::crash::{Setup, plain_volume};
@@ -16,6 +17,7 @@ use rowen_sim::exec::World;
 use rowen_sim::oracle::Since;
 use rowen_sim::rng::Rng;
 use std::sync::Arc;
+use std::time::Duration;
 
 const TWO: StripeLayout = StripeLayout { columns: 2, shift: 2 };
 
@@ -262,4 +264,34 @@ fn a_refused_volume_leaves_the_space_as_it_was() {
     let too_large = world.run(group.resize(kept, (before + 8) * setup.extent_blocks));
     assert!(matches!(too_large, Err(Error::NoSpace { .. })), "{too_large:?}");
     assert!(free() + 20 >= before, "{} of {before} extents are free", free());
+}
+
+/// A mirrored volume gets the room of free striped extents, also if there are many free mirrored ones, but not enough.
+#[test]
+fn free_rows_become_mirrored_extents() {
+    let mut setup = setup(3);
+    setup.pvs.iter_mut().for_each(|pv| pv.size *= 2);
+    let world = World::new(5);
+    let (_, group) = setup.make(&world).unwrap();
+    let create = |name: &str, number, extents| new(name, number, extents, &setup);
+    let snapshot = |origin, name: &str, number| NewSnapshot {
+        origin,
+        name: name.into(),
+        uuid: Uuid([number; 16]),
+        reserve: None,
+        read_only: true,
+        chunk_blocks: 1,
+        attributes: Attributes::default(),
+    };
+    let mirrored = world.run(group.create_mirrored(create("m", 1, 70), &[])).unwrap();
+    let striped = world.run(group.create_striped(create("s", 2, 60), TWO, &[])).unwrap();
+    world.run(group.snapshot(&[snapshot(mirrored, "of-m", 3), snapshot(striped, "of-s", 4)])).unwrap();
+    let handle = world.handle();
+    world.run(async move { handle.sleep(Duration::from_secs(10)).await });
+    let rows = group.stripe_info().unwrap().free_extents;
+    let legs = group.mirror_info().free_extents;
+    assert!(rows >= 60 && legs >= 64, "{rows} striped and {legs} mirrored extents were made ahead");
+    world.run(group.create_volume(create("l", 5, group.info().free_extents - 8))).unwrap();
+    world.run(group.create_mirrored(create("n", 6, legs + 20), &[])).unwrap();
+    assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
 }

@@ -215,15 +215,14 @@ impl Group {
         if segment != SegmentType::Linear {
             let available = || self.core.space.lock().available_for(segment);
             let before = available();
-            // Then something else is full: a pool, or a snapshot's reserve.
+            // With plenty, something else is full: a pool, or all that a new volume can have.
             let plenty = (self.growth() * self.core.placement().extent_blocks).max(PLENTY);
-            if before >= plenty && !planted::is("others_pay_for_a_pool") {
-                return Ok(false);
-            }
-            // Nobody who has the claim waits for a volume of this type.
-            let Ok(_claim) = self.claim_table().await else { return Ok(false) };
-            if available() > before || self.make_zones_claimed(segment, self.growth(), &[]).await? > 0 {
-                return Ok(true);
+            if before < plenty || planted::is("others_pay_for_a_pool") {
+                // Nobody who has the claim waits for a volume of this type.
+                let Ok(_claim) = self.claim_table().await else { return Ok(false) };
+                if available() > before || self.make_zones_claimed(segment, self.growth(), &[]).await? > 0 {
+                    return Ok(true);
+                }
             }
         }
         for other in ON_SEVERAL.into_iter().filter(|other| *other != segment) {
