@@ -27,9 +27,9 @@ fn setup(seed: u64) -> Setup {
         6 => setup.extent_blocks = 32,
         _ => {}
     }
-    if seed % 16 == 3 {
+    if seed % 16 == 8 {
         setup.segment = SegmentType::Striped;
-        setup.pvs[0].size += 4 << 20;
+        setup.pvs.iter_mut().for_each(|pv| pv.size += 4 << 20);
     }
     if seed % 4 == 2 {
         setup.segment = SegmentType::Raid1;
