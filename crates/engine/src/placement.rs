@@ -376,12 +376,7 @@ impl Placement {
         let mut places: Vec<(u16, u64, u64)> = Vec::new();
         let mut unused = self.unused_numbers();
         for run in self.parts_in(numbers) {
-            if run.is_striped() {
-                let own = run.at..run.at + (run.end - run.start);
-                places.extend(self.set_of(&run).parts(&own).map(|part| (part.pv, part.at, part.blocks)));
-                continue;
-            }
-            places.extend(run.legs().map(|(pv, at)| (pv, at, run.end - run.start)));
+            places.extend(self.all_parts_of(&run).into_iter().map(|part| (part.pv, part.at, part.blocks)));
             if !self.is_high(run.start) {
                 unused.push(run.start..run.end);
             }
@@ -534,9 +529,8 @@ impl Placement {
     pub fn has_leg_in(&self, pv: PvIndex, blocks: &Range<u64>) -> bool {
         let meets = |run: &PlacedRun, at: u64| at < blocks.end && blocks.start < at + (run.end - run.start);
         let is_striped = |run: &PlacedRun| {
-            let whole = run.at..run.at + (run.end - run.start);
-            let mut parts = self.set_of(run).parts(&whole);
-            parts.any(|part| part.pv == pv.0 && part.at < blocks.end && blocks.start < part.at + part.blocks)
+            let parts = self.all_parts_of(run);
+            parts.iter().any(|part| part.pv == pv.0 && part.at < blocks.end && blocks.start < part.at + part.blocks)
         };
         if self.striped_runs().any(is_striped) {
             return true;

@@ -9,13 +9,14 @@ use crate::roles::extent_bytes;
 use crate::session::Session;
 use rowen_control::protocol::{GroupReport, PvPart, Stripes};
 use rowen_control::units::sentence;
+use rowen_engine::format::zones::MAX_COLUMNS;
 use rowen_engine::group::rows_on;
 use rowen_engine::units::BLOCK_SIZE;
 
 /// LVM's default size of a stripe.
 const DEFAULT_BYTES: u64 = 64 << 10;
 /// The most stripes.
-const MOST: u64 = 32;
+const MOST: u64 = MAX_COLUMNS as u64;
 
 /// The number of stripes that `lvcreate` is asked for, and their size.
 /// `pvs`: how many physical volumes may be used.
