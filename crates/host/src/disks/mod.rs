@@ -500,6 +500,8 @@ impl Disks for PvSet {
                 };
                 sys::back(part.file.as_fd(), part.offset, u64::from(part.len)).map_err(failed)
             });
+            // Who is answered may open the file anew.
+            drop(files);
             done.complete(backed.map(|()| None));
         };
         // One that cannot be started fails the request by dropping it.
