@@ -4,7 +4,7 @@ use crate::journal_copies::BLOCKS;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskOpKind, Disks, PvIndex};
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, Group, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind};
+use rowen_engine::group::{FullPolicy, Group, NewPv, PvExtents, SegmentType, VolumeInfo, VolumeKind, rows_on};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::Uuid;
@@ -633,4 +633,24 @@ fn a_leg_that_is_behind_is_no_copy_without_the_other_one() {
     let all = || assert!((0..8).filter(|seed| behind_is_partial(*seed)).count() > 0);
     all();
     must_be_found("behind_is_whole", all);
+}
+
+#[test]
+fn all_free_extents_become_pairs() {
+    for sizes in [vec![40; 4], vec![40; 3], vec![40, 60, 50], vec![80, 30, 30, 41], vec![40; 5]] {
+        let mut setup = setup(sizes.len());
+        setup.pvs.iter_mut().zip(&sizes).for_each(|(pv, mib)| pv.size = mib << 20);
+        let world = World::new(7);
+        let (_, group) = setup.make(&world).unwrap();
+        let free: Vec<u64> = group.info().pvs.iter().map(|pv| pv.free_extents).collect();
+        let extents = rows_on(&free, 2);
+        world
+            .run(group.create_mirrored(plain_volume("m", 1, VolumeKind::Thick, extents * setup.extent_blocks), &[]))
+            .unwrap_or_else(|error| {
+                panic!("{sizes:?}: {error}; {extents} extents on {free:?}");
+            });
+        let left: u64 = group.info().pvs.iter().map(|pv| pv.free_blocks / setup.extent_blocks).sum();
+        assert!(sizes.len() == 4 && sizes[0] == 80 || left <= 4, "{sizes:?}: {left} extents are left of {free:?}");
+        assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
+    }
 }

@@ -7,33 +7,30 @@
 use crate::format::zones::StripeLayout;
 use std::ops::Range;
 
-/// The part of a physical volume's free extents that rows on the same physical volumes take at once.
-const AT_ONCE: u64 = 8;
-
-/// How many rows are taken from the same physical volumes at once. `free`: the free extents of all physical volumes that
-/// have some, the most first. If there are more of them than columns, a part of what the last one has that is used: else what
-/// is left in the end may be on too few.
-pub fn rows_at_once(free: &[u64], columns: usize) -> u64 {
-    match free.get(columns.saturating_sub(1)) {
-        None => 0,
-        Some(least) if free.len() > columns => (least / AT_ONCE).max(1),
-        Some(least) => *least,
+/// How many rows can be made on physical volumes with so many free extents each, if each row has its extents on different
+/// ones. `m` rows can be made if no more than `m` extents of each, together, are enough for them.
+pub fn rows_on(free: &[u64], columns: usize) -> u64 {
+    let columns = columns.max(1) as u64;
+    let (mut made, mut over) = (0, free.iter().sum::<u64>() / columns + 1);
+    while over - made > 1 {
+        let rows = made + (over - made) / 2;
+        let usable: u64 = free.iter().map(|free| (*free).min(rows)).sum();
+        match usable >= rows * columns {
+            true => made = rows,
+            false => over = rows,
+        }
     }
+    made
 }
 
-/// How many rows can be made on physical volumes with so many free extents each.
-pub fn rows_on(mut free: Vec<u64>, columns: usize) -> u64 {
-    let mut rows = 0;
-    loop {
-        free.retain(|free| *free > 0);
-        free.sort_unstable_by(|one, other| other.cmp(one));
-        let most = rows_at_once(&free, columns);
-        if most == 0 || columns == 0 {
-            return rows;
-        }
-        free[..columns].iter_mut().for_each(|free| *free -= most);
-        rows += most;
-    }
+/// How many rows can be taken from the physical volumes with most free extents, so that [`rows_on`] finds as many in all as
+/// before. `free`: the free extents of all physical volumes, the most first.
+pub fn rows_at_once(free: &[u64], columns: usize) -> u64 {
+    let Some(least) = free.get(columns.saturating_sub(1)) else { return 0 };
+    let rows = rows_on(free, columns);
+    // The others must give what they can to the rows that are left.
+    let next = free.get(columns).map_or(0, |next| *next);
+    (*least).min(rows.saturating_sub(next).max(1)).min(rows)
 }
 
 /// A set of columns.
@@ -110,17 +107,40 @@ mod tests {
             (vec![10, 10], 2, 10),
             (vec![10, 3], 2, 3),
             (vec![10, 10, 10], 2, 15),
+            (vec![9, 10, 10, 10], 2, 19),
             (vec![10, 2, 2], 2, 4),
             (vec![5, 4, 3, 2], 3, 4),
             (vec![5], 2, 0),
+            (vec![0, 5], 2, 0),
             (vec![], 2, 0),
-            // Whatever the numbers, next to nothing is left on too few.
             (vec![250; 4], 3, 333),
             (vec![255; 6], 5, 306),
             (vec![1000, 900, 800], 2, 1350),
         ] {
-            let rows = rows_on(free.clone(), columns);
-            assert!(rows <= expected && rows + 1 >= expected, "{free:?} {columns}: {rows}");
+            assert_eq!(rows_on(&free, columns), expected, "{free:?} {columns}");
+        }
+    }
+
+    #[test]
+    fn rows_that_are_taken_at_once_cost_no_others() {
+        let mut numbers = (1u64..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
+        let mut below = |limit: u64| numbers.next().unwrap() % limit;
+        for _ in 0..2000 {
+            let columns = 2 + below(3) as usize;
+            let mut free: Vec<u64> = (0..columns as u64 + below(4)).map(|_| below(40)).collect();
+            let (all, before) = (rows_on(&free, columns), free.clone());
+            let (mut made, mut steps) = (0, 0);
+            loop {
+                free.sort_unstable_by(|one, other| other.cmp(one));
+                let rows = rows_at_once(&free, columns);
+                if rows == 0 {
+                    break;
+                }
+                free[..columns].iter_mut().for_each(|free| *free -= rows);
+                (made, steps) = (made + rows, steps + 1);
+            }
+            assert_eq!(made, all, "{before:?} {columns}");
+            assert!(steps <= 4 * before.len(), "{before:?} {columns}: {steps} steps");
         }
     }
 

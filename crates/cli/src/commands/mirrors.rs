@@ -8,6 +8,7 @@ use crate::parse::Args;
 use crate::roles::COPIES;
 use crate::session::{Session, unexpected};
 use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, ScrubAction, SegmentType, VolumeReport};
+use rowen_engine::group::rows_on;
 use std::time::Duration;
 
 /// The segment types that are mirrors. LVM's older one is the same here.
@@ -106,9 +107,8 @@ impl Room {
     /// From the free extents of each physical volume, and those that are mirrored already.
     fn from(free: &[u64], mirrored: u64) -> Room {
         let all: u64 = free.iter().sum();
-        let most = free.iter().copied().max().unwrap_or(0);
         // A copy is never on the same physical volume as the other one.
-        let pairs = (all / COPIES).min(all - most);
+        let pairs = rows_on(free, COPIES as usize);
         Room { extents: pairs.saturating_add(mirrored), free: all.saturating_add(mirrored.saturating_mul(COPIES)) }
     }
 }

@@ -171,7 +171,7 @@ impl Room {
         let free = places::free_on_each(session, report, on)?;
         let striped = report.stripes.map_or(0, |own| own.free_extents);
         let all: u64 = free.iter().sum();
-        Ok(Room { extents: rows_on(free, columns as usize) * columns + striped, free: all + striped })
+        Ok(Room { extents: rows_on(&free, columns as usize) * columns + striped, free: all + striped })
     }
 }
 

@@ -20,14 +20,13 @@ use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
 use crate::format::zones::MAX_ZONES;
 use crate::journal::JournalOwner;
-use crate::legs::{LARGEST_MIRRORED, LegsOwner, MirroredRun, RunReport};
+use crate::legs::{LegsOwner, MirroredRun, RunReport};
 use crate::model::{NewVolume, PvExtents, PvFlags, SegmentType};
 use crate::placement::{MirroredPair, PlacedRun, Placement};
 use crate::planted;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, TreeId, VolumeId};
 use crate::volume::Volume;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -42,6 +41,8 @@ const GROWTH: RangeInclusive<u64> = 4..=1024;
 const KEPT: u64 = 2;
 /// A request never needs more blocks than this.
 const PLENTY: u64 = 4096;
+/// The copies of a mirrored extent.
+const LEGS: usize = 2;
 /// The types of volumes whose extents lie on several physical volumes.
 const ON_SEVERAL: [SegmentType; 2] = [SegmentType::Raid1, SegmentType::Striped];
 
@@ -362,8 +363,9 @@ impl Group {
         self.core.require_all_pvs()?;
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
-        let mut pairs: Vec<MirroredPair> = Vec::new();
-        let outcome = self.take_pairs(extents, on, &mut pairs).await;
+        let mut rows: Vec<Vec<Range<u64>>> = Vec::new();
+        let outcome = self.take_rows(LEGS, extents, on, &mut rows).await;
+        let pairs: Vec<MirroredPair> = rows.iter().filter_map(|row| pair_of(row)).collect();
         let (new, numbers) = self.core.placement().with_mirrored(&pairs);
         let new = Arc::new(new);
         let is_full = new.zones().len() > MAX_ZONES - ZONES_KEPT;
@@ -469,18 +471,6 @@ impl Group {
         Ok(blocks)
     }
 
-    /// Takes extents for the second leg of a run, or of its beginning.
-    pub(super) async fn take_second(&self, run: &PlacedRun, on: &[PvExtents]) -> Result<Run> {
-        let needed = run.end - run.start;
-        for (_, places) in self.places_for_legs(on)?.into_iter().filter(|(pv, _)| *pv != run.pv) {
-            let second = self.take_extents_in(needed / self.core.placement().extent_blocks, &places).await?;
-            if let Some(second) = second {
-                return Ok(second);
-            }
-        }
-        Err(Error::NoSpace { needed, free: 0 })
-    }
-
     /// The beginning of a run is mirrored from now on, with this second leg, which must be filled. Checkpoints are held.
     /// After an error it is as before, and the second leg's extents are free.
     pub(super) async fn begin_second(&self, run: &PlacedRun, (start, blocks): Run) -> Result<()> {
@@ -526,92 +516,6 @@ impl Group {
         // Until the table says so, an opening without the first leg's disk does not use the second one.
         self.checkpoint().await?;
         legs.set_runs(self.runs_of_legs(&new)).await
-    }
-
-    /// Takes pairs of free extents on two physical volumes, those with most free extents first.
-    async fn take_pairs(&self, extents: u64, on: &[PvExtents], pairs: &mut Vec<MirroredPair>) -> Result<()> {
-        let mut left = extents;
-        while left > 0 {
-            let Some(pair) = self.take_pair_of_extents(left, on).await? else { return Ok(()) };
-            left -= pair.blocks / self.core.placement().extent_blocks;
-            pairs.push(pair);
-        }
-        Ok(())
-    }
-
-    async fn take_pair_of_extents(&self, most: u64, on: &[PvExtents]) -> Result<Option<MirroredPair>> {
-        let places = self.places_for_legs(on)?;
-        let mut places: Vec<Vec<Range<u64>>> = places.into_iter().map(|(_, places)| places).collect();
-        while places.len() >= 2 {
-            let Some(first) = self.take_extents_in(most, &places[0]).await? else {
-                places.remove(0);
-                continue;
-            };
-            let extents = first.1 / self.core.placement().extent_blocks;
-            for other in &places[1..] {
-                let second = match self.take_extents_in(extents, other).await {
-                    Ok(Some(second)) => second,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        self.give_back(first.0..first.0 + first.1);
-                        return Err(error);
-                    }
-                };
-                let blocks = second.1;
-                if blocks < first.1 {
-                    self.give_back(first.0 + blocks..first.0 + first.1);
-                }
-                return Ok(Some(MirroredPair { first: first.0, second: second.0, blocks }));
-            }
-            self.give_back(first.0..first.0 + first.1);
-            return Ok(None);
-        }
-        Ok(None)
-    }
-
-    /// The places on each physical volume where legs may lie, those of the volume with most free blocks first.
-    pub(super) fn places_for_legs(&self, on: &[PvExtents]) -> Result<Vec<(u16, Vec<Range<u64>>)>> {
-        let placement = self.core.placement();
-        let wanted = self.places_on(on)?;
-        let free: Vec<u64> = self.core.space.lock().pvs().free().collect();
-        let highest = LARGEST_MIRRORED / BLOCK_SIZE;
-        let mut places: Vec<(u64, u16, Vec<Range<u64>>)> = Vec::new();
-        for (index, free) in (0..).zip(free) {
-            let plain = placement.runs().iter().filter(|run| run.pv == index && run.segment() == SegmentType::Linear);
-            let near = plain.filter(|run| run.at < highest);
-            let near = near.map(|run| run.start..run.end.min(run.start + (highest - run.at)));
-            let within = |range: Range<u64>| -> Vec<Range<u64>> {
-                match wanted.is_empty() {
-                    true => vec![range],
-                    false => wanted
-                        .iter()
-                        .map(|place| range.start.max(place.start)..range.end.min(place.end))
-                        .filter(|part| part.start < part.end)
-                        .collect(),
-                }
-            };
-            let own: Vec<Range<u64>> = near.flat_map(within).collect();
-            if free > 0 && !own.is_empty() {
-                places.push((free, index, own));
-            }
-        }
-        places.sort_by_key(|(free, ..)| Reverse(*free));
-        Ok(places.into_iter().map(|(_, pv, places)| (pv, places)).collect())
-    }
-
-    pub(super) async fn take_extents_in(&self, most: u64, places: &[Range<u64>]) -> Result<Option<Run>> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let take = || {
-            let _gate = self.core.gate.read();
-            self.core.space.lock().take_extents(self.core.alloc_context(), most, extent_blocks, places)
-        };
-        self.core.with_nodes_privileged(take).await
-    }
-
-    /// These extents were not used.
-    pub(super) fn give_back(&self, range: Range<u64>) {
-        let _gate = self.core.gate.read();
-        self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
     /// Dissolves extents for volumes of this type of which nothing is used, but for some, of these at least so many, if there
@@ -701,6 +605,12 @@ impl Group {
         }
         Ok(())
     }
+}
+
+/// A row of two runs, as a pair of legs.
+fn pair_of(row: &[Range<u64>]) -> Option<MirroredPair> {
+    let [first, second] = row else { return None };
+    Some(MirroredPair { first: first.start, second: second.start, blocks: first.end - first.start })
 }
 
 /// The first run of mirrored extents that has one leg.

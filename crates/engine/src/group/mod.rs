@@ -65,6 +65,7 @@ mod snapshot_usage;
 mod space_finder;
 mod spread;
 mod striped;
+mod take_extents;
 mod trim_state;
 mod zones;
 

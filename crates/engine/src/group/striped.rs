@@ -15,7 +15,6 @@ use crate::format::zones::{MAX_ZONES, StripeLayout};
 use crate::model::{NewVolume, PvExtents, SegmentType, VolumeKind};
 use crate::placement::Placement;
 use crate::planted;
-use crate::stripes::rows_at_once;
 use crate::units::{BLOCK_SIZE, VolumeId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -162,7 +161,7 @@ impl Group {
             return Ok(0);
         }
         let mut sets: Vec<Vec<Range<u64>>> = Vec::new();
-        let outcome = self.take_rows(layout, rows, on, &mut sets).await;
+        let outcome = self.take_rows(layout.columns.into(), rows, on, &mut sets).await;
         let (new, numbers) = self.core.placement().with_striped(layout, &sets);
         let new = Arc::new(new);
         let is_full = new.zones().len() > MAX_ZONES - ZONES_KEPT;
@@ -177,55 +176,6 @@ impl Group {
         drop(hold);
         self.checkpoint().await?;
         Ok(made / new.extent_blocks)
-    }
-
-    /// Takes runs of free extents of the same length on as many physical volumes as there are columns, for up to this many
-    /// rows.
-    async fn take_rows(
-        &self,
-        layout: StripeLayout,
-        rows: u64,
-        on: &[PvExtents],
-        sets: &mut Vec<Vec<Range<u64>>>,
-    ) -> Result<()> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let mut left = rows;
-        while left > 0 {
-            let mut set: Vec<Range<u64>> = Vec::new();
-            let mut outcome = Ok(());
-            let places = self.places_for_legs(on)?;
-            let all: Vec<u64> = self.core.space.lock().pvs().free().collect();
-            let free: Vec<u64> = places.iter().map(|(pv, _)| all[usize::from(*pv)] / extent_blocks).collect();
-            let most = left.min(rows_at_once(&free, layout.columns.into()).max(1));
-            for (_, places) in places {
-                if set.len() == usize::from(layout.columns) {
-                    break;
-                }
-                match self.take_extents_in(most, &places).await {
-                    Ok(Some((start, len))) => set.push(start..start + len),
-                    Ok(None) => {}
-                    Err(error) => {
-                        outcome = Err(error);
-                        break;
-                    }
-                }
-            }
-            if outcome.is_err() || set.len() < usize::from(layout.columns) {
-                set.into_iter().for_each(|run| self.give_back(run));
-                return outcome;
-            }
-            let blocks = set.iter().map(|run| run.end - run.start).min().unwrap_or(0);
-            for run in &mut set {
-                let rest = run.start + blocks..run.end;
-                run.end = rest.start;
-                if !rest.is_empty() {
-                    self.give_back(rest);
-                }
-            }
-            left -= blocks / extent_blocks;
-            sets.push(set);
-        }
-        Ok(())
     }
 
     /// Gives the extents of unused rows their own numbers again, if there are rows on the physical volume. The caller has
