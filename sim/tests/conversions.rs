@@ -5,12 +5,12 @@ use crate::mirrors::{Made, fails, loads, made, open, setup, try_open};
 use parking_lot::Mutex;
 use rowen_engine::disk::PvIndex;
 use rowen_engine::error::Error;
-use rowen_engine::group::{FullPolicy, SegmentType, VolumeKind};
+use rowen_engine::group::{FullPolicy, PvExtents, SegmentType, VolumeKind};
 use rowen_engine::planted::{self, must_be_found};
 use rowen_engine::runtime::Runtime;
 use rowen_engine::units::VolumeId;
 use rowen_sim::client::{BLOCK, Client, Op, SnapshotKind, VolumeSpec, number};
-use rowen_sim::crash::Setup;
+use rowen_sim::crash::{Setup, plain_volume};
 use rowen_sim::disk::{Faults, Moment, POLICIES, Policy};
 use rowen_sim::effort::scaled;
 use rowen_sim::exec::World;
@@ -38,6 +38,25 @@ fn convert_all(made: &Made) -> Result<(), Error> {
         .into_iter()
         .filter(|id| group.volume_info(*id).unwrap().segment == SegmentType::Linear)
         .try_for_each(|id| made.world.run(group.convert_to_mirror(id, &[])))
+}
+
+#[test]
+fn a_volume_without_room_for_copies_is_refused_at_once() {
+    let setup = linear(2);
+    let made = made(1, &setup);
+    let group = &made.client.group;
+    let extent_blocks = setup.extent_blocks;
+    // Little is left on the second disk.
+    let there = [PvExtents { pv: PvIndex(1), extents: 0..group.info().pvs[1].extents }];
+    let rest = made.world.run(group.free_on(&there)).unwrap() / extent_blocks - 3;
+    let rest = plain_volume("rest", 9, VolumeKind::Thick, rest * extent_blocks);
+    made.world.run(group.create_volume_on(rest, &there)).unwrap();
+    let (before, sequence) = (group.info().free_extents, group.info().sequence);
+    let refused = convert_all(&made).unwrap_err();
+    assert!(matches!(refused, Error::NoSpace { needed, free } if needed > free && free > 0), "{refused}");
+    assert_eq!(group.mirror_info().extents, 0);
+    assert_eq!((group.info().free_extents, group.info().sequence), (before, sequence), "something was taken");
+    assert_eq!(made.world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
 }
 
 /// Snapshots of both volumes are made, written and removed.

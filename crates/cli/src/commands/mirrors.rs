@@ -228,9 +228,13 @@ pub fn convert(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     }
     if let Err(failure) = session.change(group, Request::Convert { volume: volume.name.clone(), on }) {
         session.tell(&failure);
+        let now = session.report_of(group, Vec::new())?;
+        let has_some =
+            now.mirrors.extents - now.mirrors.free_extents > report.mirrors.extents - report.mirrors.free_extents;
+        let rest = format!(" Extents of it that got a second copy keep it; to give it back: lvconvert -m0 {full}.");
         return Err(Failure::failed(format!(
-            "Logical volume {full} NOT converted. Extents of it that got a second copy keep it; to give it back: lvconvert -m0 \
-             {full}."
+            "Logical volume {full} NOT converted.{}",
+            if has_some { rest } else { String::new() }
         )));
     }
     session.console.say(format!("Logical volume {full} successfully converted."));

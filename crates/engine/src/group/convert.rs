@@ -19,7 +19,7 @@ use crate::placement::{PlacedRun, Placement};
 use crate::planted;
 use crate::units::{Epoch, TreeId, VolumeId};
 use crate::volume::Volume;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,13 +67,51 @@ impl Group {
         self.may_move()?;
         self.check_convertible(id)?;
         self.claim_repair()?;
-        let converted = self.convert_alone(id, on).await;
-        if converted.is_err() {
-            // In a group that has failed it makes no difference. The first error is the one to tell.
-            let _ = self.end_converting().await;
+        let mut converted = self.room_for_legs(id, on).await;
+        if converted.is_ok() {
+            converted = self.convert_alone(id, on).await;
+            if converted.is_err() {
+                // In a group that has failed it makes no difference. The first error is the one to tell.
+                let _ = self.end_converting().await;
+                self.give_back_made(SegmentType::Raid1).await;
+            }
         }
         self.end_repair();
         converted
+    }
+
+    /// Refuses, before anything changes, a volume if its extents and its snapshots' cannot all get a second leg.
+    async fn room_for_legs(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
+        loop {
+            let family = Family::of(&self.catalog.read(), id)?;
+            let plain = self.plain_extents(&family).await?;
+            let Some((needed, free)) = self.lacking_for_legs(&plain, on).await? else { return Ok(()) };
+            if !self.more_space().await? {
+                return Err(Error::NoSpace { needed, free });
+            }
+        }
+    }
+
+    /// Needed and free blocks, if these extents cannot all get a second leg.
+    async fn lacking_for_legs(&self, plain: &[Range<u64>], on: &[PvExtents]) -> Result<Option<(u64, u64)>> {
+        let placement = self.core.placement();
+        let mut needed: BTreeMap<u16, u64> = BTreeMap::new();
+        for run in plain {
+            let mut at = run.start;
+            while at < run.end {
+                let (part, end) = placement.part_of_run(&(at..run.end));
+                if let Some(part) = part.filter(|part| !part.is_mirrored) {
+                    *needed.entry(part.pv).or_default() += part.end - part.start;
+                }
+                at = end;
+            }
+        }
+        let free: BTreeMap<u16, u64> = self.free_for_legs(on).await?;
+        let all: u64 = free.values().sum();
+        // What lies on one physical volume finds its second leg on the others.
+        let on_one = needed.iter().map(|(pv, needed)| (*needed, all - free.get(pv).copied().unwrap_or_default()));
+        let mut lacking = on_one.chain([(needed.values().sum(), all)]).filter(|(needed, free)| needed > free);
+        Ok(lacking.next())
     }
 
     fn check_convertible(&self, id: VolumeId) -> Result<()> {

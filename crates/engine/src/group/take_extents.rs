@@ -10,6 +10,7 @@ use crate::space::Run;
 use crate::stripes::rows_at_once;
 use crate::units::BLOCK_SIZE;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Where extents may be taken on one physical volume.
@@ -117,16 +118,24 @@ impl Group {
         self.free_runs(&[(range.start, range.end - range.start)]);
     }
 
+    /// The blocks in whole extents that are free at most on each physical volume where legs may lie.
+    pub(super) async fn free_for_legs(&self, on: &[PvExtents]) -> Result<BTreeMap<u16, u64>> {
+        let whole = |free: u64| free - free % self.core.placement().extent_blocks;
+        Ok(self.places_for_legs(on).await?.into_iter().map(|there| (there.pv, whole(there.free))).collect())
+    }
+
     /// Takes extents for the second leg of a run, or of its beginning.
     pub(super) async fn take_second(&self, run: &PlacedRun, on: &[PvExtents]) -> Result<Run> {
         let needed = run.end - run.start;
-        let others = self.places_for_legs(on).await?.into_iter().filter(|there| there.pv != run.pv);
-        for there in others {
+        let others: Vec<Places> =
+            self.places_for_legs(on).await?.into_iter().filter(|there| there.pv != run.pv).collect();
+        for there in &others {
             let second = self.take_extents_in(needed / self.core.placement().extent_blocks, &there.places).await?;
             if let Some(second) = second {
                 return Ok(second);
             }
         }
-        Err(Error::NoSpace { needed, free: 0 })
+        // What is free there is in pieces, or was taken meanwhile.
+        Err(Error::NoSpace { needed, free: others.iter().map(|there| there.free).sum::<u64>().min(needed - 1) })
     }
 }
