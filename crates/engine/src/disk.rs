@@ -192,6 +192,10 @@ pub trait Disks: Send + Sync {
     fn discards(&self, _: PvIndex) -> DiscardLimits {
         DiscardLimits::default()
     }
+    /// Whether it is a rotating disk: what lies elsewhere costs a seek.
+    fn turns(&self, _: PvIndex) -> bool {
+        false
+    }
     /// Whether mirrors are kept below: the place of a first leg stands for both.
     fn has_mirrors_below(&self) -> bool {
         false

@@ -34,6 +34,24 @@ pub async fn yield_now() {
     .await;
 }
 
+/// Carries futures out together. Completes with their outcomes, in their order, when all have ended.
+pub async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<_> = futures.map(|future| (Some(Box::pin(future)), None)).collect();
+    poll_fn(|cx| {
+        for (future, outcome) in &mut waiting {
+            if let Some(Poll::Ready(done)) = future.as_mut().map(|future| future.as_mut().poll(cx)) {
+                (*future, *outcome) = (None, Some(done));
+            }
+        }
+        match waiting.iter().any(|(future, _)| future.is_some()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, outcome)| outcome).collect()
+}
+
 /// Runs tasks that end requests, and no others, within [`run`](Self::run). For groups that are only looked at.
 #[derive(Default)]
 pub struct AnswersOnly {

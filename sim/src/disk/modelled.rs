@@ -108,6 +108,10 @@ impl Disks for Modelled {
         self.inner.geometry(pv)
     }
 
+    fn turns(&self, _: PvIndex) -> bool {
+        self.model.seek > 0
+    }
+
     fn submit(&self, op: DiskOp, done: Completer) {
         let delay = self.take(&op) - self.clock.now();
         let inner = self.inner.clone();

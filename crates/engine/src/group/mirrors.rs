@@ -14,7 +14,6 @@
 
 use super::Group;
 use super::moves::{TableClaim, ZONES_KEPT};
-use crate::core::Throttle;
 use crate::disk::{DiskError, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
@@ -24,6 +23,7 @@ use crate::legs::{LegsOwner, MirroredRun, RunReport};
 use crate::model::{NewVolume, PvExtents, PvFlags, SegmentType};
 use crate::placement::{MirroredPair, PlacedRun, Placement};
 use crate::planted;
+use crate::runtime::yield_now;
 use crate::space::Run;
 use crate::units::{BLOCK_SIZE, TreeId, VolumeId};
 use crate::volume::Volume;
@@ -85,11 +85,10 @@ impl Group {
     /// A step of the background work on mirrors: makes legs equal, and makes zones ahead of their need.
     pub(super) async fn mirrors_some(self: &Arc<Self>) {
         self.mirrors_wanted.store(false, Ordering::Release);
-        let mut throttle = Throttle::default();
         match self.core.members.legs().work().await {
             Ok(true) => {
                 self.mirrors_wanted.store(true, Ordering::Release);
-                self.core.throttle(&mut throttle).await;
+                yield_now().await;
             }
             // A disk that fails is reported to `leg_failed`.
             Ok(false) | Err(_) => {

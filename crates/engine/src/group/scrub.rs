@@ -21,19 +21,28 @@ use crate::legs::Differences;
 use crate::map::{self, Extent, Extents};
 use crate::model::SegmentType;
 use crate::planted;
-use crate::runtime::yield_now;
+use crate::runtime::{all_of, yield_now};
 use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Ranges of a list that are taken together.
 const RANGES: usize = 64;
-/// Blocks that are compared together.
-const WINDOW: u64 = 128;
+/// Windows that are compared together while nobody else uses the mirrors.
+const TOGETHER: u64 = 8;
 /// How often in a row a list is made again because a volume was changed as a whole. The other volume of a list is left out
 /// before that.
 const MOVED: u32 = 100;
 const MOVED_WITH_ANOTHER: u32 = 2;
+
+/// What was found in a window, in blocks.
+#[derive(Default)]
+struct Counted {
+    different: u64,
+    unreadable: u64,
+    skipped: u64,
+}
 
 impl Group {
     /// Begins to compare the copies of a mirrored volume and of its snapshots, in the background.
@@ -174,32 +183,46 @@ impl Group {
         range: &Changed,
         throttle: &mut Throttle,
     ) -> Result<()> {
-        let mut at = range.start;
+        let legs = self.core.members.legs();
+        let (mut at, mut lap) = (range.start, legs.lap());
         while at < range.end() {
             self.check_writable()?;
-            let end = (at + WINDOW).min(range.end());
-            let (mut different, mut unreadable, mut skipped) = (0, 0, 0);
-            for extent in self.written(volume, at, end).await? {
-                let found = self.compare_extent(&extent).await?;
-                unreadable += found.unreadable / BLOCK_SIZE;
-                skipped += found.skipped / BLOCK_SIZE;
-                if !found.places.is_empty() {
-                    different += self.confirm(id, volume, &extent).await?;
-                }
-            }
+            let window = legs.window_beside(&lap) / BLOCK_SIZE;
+            let together = if legs.is_alone(&lap) { TOGETHER } else { 1 };
+            lap = legs.lap();
+            let end = (at + together * window).min(range.end());
+            let starts = (at..end).step_by(window as usize);
+            let compared = all_of(starts.map(|at| self.scrub_window(id, volume, at..(at + window).min(end)))).await;
             {
                 let mut state = self.scrubs.lock();
                 let Some(info) = state.of.get_mut(&id) else { return Ok(()) };
+                for counted in compared {
+                    let counted = counted?;
+                    info.different += counted.different;
+                    info.unreadable += counted.unreadable;
+                    info.skipped += counted.skipped;
+                }
                 info.done += end - at;
                 info.total = info.total.max(info.done);
-                info.different += different;
-                info.unreadable += unreadable;
-                info.skipped += skipped;
             }
             at = end;
             self.core.throttle(throttle).await;
         }
         Ok(())
+    }
+
+    /// Compares a window.
+    async fn scrub_window(&self, id: VolumeId, volume: VolumeId, range: Range<u64>) -> Result<Counted> {
+        let mut counted = Counted::default();
+        for extent in self.written(volume, range.start, range.end).await? {
+            let found = self.compare_extent(&extent).await?;
+            counted.unreadable += found.unreadable / BLOCK_SIZE;
+            counted.skipped += found.skipped / BLOCK_SIZE;
+            if !found.places.is_empty() {
+                counted.different += self.confirm(id, volume, &extent).await?;
+            }
+        }
+        Ok(counted)
     }
 
     /// What a volume has written of a range, where it is mirrored.

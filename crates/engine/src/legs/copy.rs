@@ -1,15 +1,20 @@
 //! Legs that may differ are made equal, and what could not be read is written anew (ML6, ML8).
 
 use super::layer::Legs;
+use super::pace::{Lap, WINDOW};
 use super::state::{Begun, Unsure};
 use super::table::{Part, Piece, Place, do_meet, place_of};
-use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, Segment, Segments, start};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvIndex, Segment, Segments, start};
 use crate::error;
 use crate::planted;
+use crate::runtime::all_of;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The most bytes that are copied together.
-pub const WINDOW: u64 = 512 << 10;
+/// How many windows are copied together while nobody else uses the mirrors: one is read while another one is written.
+const TOGETHER: usize = 3;
+/// How many windows a step copies then, at most.
+const IN_A_STEP: usize = 16;
 /// What is read together if a window cannot be read.
 const SMALLEST: u32 = 4096;
 
@@ -24,19 +29,28 @@ fn segment_of(place: &Place) -> Segment {
     Segment { pv: place.0, offset: place.1.start, at: 0, len: (place.1.end - place.1.start) as u32 }
 }
 
+/// The window around a byte of an unsure range.
+fn window_at(unsure: &Place, at: u64, bytes: u64) -> Place {
+    let start = (at - at % bytes).max(unsure.1.start);
+    (unsure.0, start..(at - at % bytes + bytes).min(unsure.1.end))
+}
+
+/// Windows that are being copied one after the other.
+struct Copies {
+    lap: Lap,
+    /// The bytes of a window.
+    bytes: u64,
+    /// Where the next one is looked for, and how many may still begin.
+    next: Mutex<((u16, u64), usize)>,
+}
+
 impl Legs {
     /// Makes equal what a read of an unsure range needs.
     pub(super) async fn copy_for_read(&self, unsure: &Place, segments: &Segments) -> Result<(), DiskError> {
         let read = segments.iter().map(place_of).find(|place| do_meet(place, unsure));
         let Some((_, read)) = read else { return Ok(()) };
         let at = read.start.max(unsure.1.start);
-        self.copy_window(&self.window_at(unsure, at)).await
-    }
-
-    /// The window around a byte of an unsure range.
-    fn window_at(&self, unsure: &Place, at: u64) -> Place {
-        let start = (at - at % WINDOW).max(unsure.1.start);
-        (unsure.0, start..(at - at % WINDOW + WINDOW).min(unsure.1.end))
+        self.copy_window(&window_at(unsure, at, WINDOW)).await
     }
 
     /// Copies a window of an unsure range, as far as it is unsure still. No write to it is in flight meanwhile.
@@ -174,8 +188,7 @@ impl Legs {
             self.heal(&place, leg).await?;
             return Ok(true);
         }
-        if let Some(place) = self.next_unsure() {
-            self.copy_window(&place).await?;
+        if self.copy_some().await? {
             return Ok(true);
         }
         let copied = {
@@ -189,18 +202,52 @@ impl Legs {
         Ok(true)
     }
 
-    fn next_unsure(&self) -> Option<Place> {
+    /// Copies windows: several together while nobody else uses the mirrors, else one. False: there is none to copy.
+    async fn copy_some(&self) -> Result<bool, DiskError> {
+        let lap = self.lap();
+        let (together, most) = if self.is_alone(&lap) { (TOGETHER, IN_A_STEP) } else { (1, 1) };
+        let bytes = self.window_beside(&lap);
+        let copies = Copies { lap, bytes, next: Mutex::new(((0, 0), most)) };
+        let copied = all_of((0..together).map(|_| self.copy_in_turn(&copies))).await;
+        let copied: usize = copied.into_iter().sum::<Result<_, DiskError>>()?;
+        Ok(copied > 0)
+    }
+
+    /// Returns how many windows this copied.
+    async fn copy_in_turn(&self, copies: &Copies) -> Result<usize, DiskError> {
+        let mut copied = 0;
+        while copied == 0 || self.is_alone(&copies.lap) {
+            let place = {
+                let (from, left) = &mut *copies.next.lock();
+                if *left == 0 {
+                    break;
+                }
+                let Some(place) = self.next_unsure(*from, copies.bytes) else { break };
+                *from = (place.0.0, place.1.end);
+                *left -= 1;
+                place
+            };
+            self.copy_window(&place).await?;
+            copied += 1;
+        }
+        Ok(copied)
+    }
+
+    /// The next window that can be copied, from this physical volume and byte on.
+    fn next_unsure(&self, from: (u16, u64), bytes: u64) -> Option<Place> {
         let state = self.state.lock();
         let can = |place: &Place, unsure: &Unsure| {
             let both = |piece: &Piece| state.legs_in(piece).count() == 2;
             let is_ready = !unsure.is_stuck && !unsure.is_held && unsure.source.is_some();
             is_ready && state.table.pieces(place).first().is_some_and(both)
         };
-        let ranges =
-            state.unsure.iter().map(|(key, unsure)| ((crate::disk::PvIndex(key.0), key.1..unsure.end), unsure));
-        let found = ranges.into_iter().find(|(place, unsure)| can(place, unsure)).map(|(place, _)| place)?;
-        drop(state);
-        Some(self.window_at(&found, found.1.start))
+        let before = |key: &(u16, u64), unsure: &Unsure| (key.0, unsure.end) <= from;
+        let ranges = state.unsure.iter().filter(|(key, unsure)| !before(key, unsure));
+        let mut ranges = ranges.map(|(key, unsure)| ((PvIndex(key.0), key.1..unsure.end), unsure));
+        let (place, _) = ranges.find(|(place, unsure)| can(place, unsure))?;
+        let at = if place.0.0 == from.0 { place.1.start.max(from.1) } else { place.1.start };
+        let (pv, window) = window_at(&place, at, bytes);
+        Some((pv, window.start.max(at)..window.end))
     }
 
     /// Writes anew what could not be read on a leg (ML8).

@@ -1,5 +1,6 @@
 //! The layer itself, as the disks of what lies above it.
 
+use super::pace::{BESIDE_OTHERS, Lap, Pace, WINDOW};
 use super::state::{State, Turn};
 use super::table::{Part, Parts};
 use super::types::{Leg, LegsOwner, MirroredRun, PvReport, RunReport};
@@ -35,6 +36,7 @@ pub struct Legs {
     /// The declaration that requests can join.
     pub(super) collecting: Mutex<Option<Arc<Batch>>>,
     pub(super) changed: Event,
+    pub(super) pace: Pace,
 }
 
 impl Legs {
@@ -50,6 +52,7 @@ impl Legs {
             state: Mutex::default(),
             collecting: Mutex::default(),
             changed: Event::default(),
+            pace: Pace::default(),
         })
     }
 
@@ -85,6 +88,22 @@ impl Legs {
     fn stop(&self, error: DiskError) {
         self.state.lock().stopped.get_or_insert(error);
         self.changed.notify();
+    }
+
+    /// A stretch of background work begins.
+    pub fn lap(&self) -> Lap {
+        self.pace.start()
+    }
+
+    /// Whether nobody has used the mirrors since then.
+    pub fn is_alone(&self, since: &Lap) -> bool {
+        self.pace.is_alone(since)
+    }
+
+    /// How many bytes background work transfers together, beside what others have done since then.
+    pub fn window_beside(&self, since: &Lap) -> u64 {
+        let do_turn = || (0..self.disks.count()).any(|pv| self.disks.turns(PvIndex(pv as u16)));
+        if self.is_alone(since) || do_turn() { WINDOW } else { BESIDE_OTHERS }
     }
 
     /// The physical volumes without which some of what was written to these places of first legs is lost: what is whole
@@ -176,7 +195,12 @@ impl Legs {
             Turn::Begun(begun) => Some((start(&*self.disks, retargeted(&op, &begun.segments)), *begun)),
             _ => None,
         };
-        self.runtime.answer("legs", Box::pin(async move { legs.write(id, op, begun, done).await }));
+        legs.pace.begin();
+        let write = async move {
+            legs.write(id, op, begun, done).await;
+            legs.pace.end();
+        };
+        self.runtime.answer("legs", Box::pin(write));
     }
 
     fn submit_read(&self, op: DiskOp, done: Completer) {
@@ -192,7 +216,12 @@ impl Legs {
             Ok(plan) => Ok(legs.start_read(plan, &segments, buf)),
             Err(next) => Err((next, buf)),
         };
-        self.runtime.answer("legs", Box::pin(async move { legs.read(segments, read, done).await }));
+        legs.pace.begin();
+        let read = async move {
+            legs.read(segments, read, done).await;
+            legs.pace.end();
+        };
+        self.runtime.answer("legs", Box::pin(read));
     }
 }
 

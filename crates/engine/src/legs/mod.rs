@@ -41,6 +41,7 @@ mod compare;
 mod copy;
 mod intents;
 mod layer;
+mod pace;
 mod read;
 mod runs;
 mod state;

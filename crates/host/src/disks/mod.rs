@@ -433,6 +433,10 @@ impl Disks for PvSet {
         self.pvs.read().get(usize::from(pv.0)).map_or(nothing, |pv| pv.discards)
     }
 
+    fn turns(&self, pv: PvIndex) -> bool {
+        self.pvs.read().get(usize::from(pv.0)).is_some_and(|pv| pv.turns)
+    }
+
     fn submit(&self, op: DiskOp, done: Completer) {
         if self.is_mute.load(Ordering::Acquire) {
             // Dropped, it would be answered.

@@ -77,6 +77,10 @@ impl<D: Disks> Disks for Recorded<D> {
         self.disks.geometry(pv)
     }
 
+    fn turns(&self, pv: PvIndex) -> bool {
+        self.disks.turns(pv)
+    }
+
     fn submit(&self, op: DiskOp, done: Completer) {
         let (name, segments) = match &op {
             DiskOp::Read { segments, .. } => ("read", segments.clone()),
