@@ -51,6 +51,11 @@ fn what_works_without_a_disk_and_what_does_not() {
         O|  b    -wi-----p- partial        $
         rc=0
 
+        $ rowen check v
+        E|  WARNING: 1 physical volume(s) of volume group \"v\" are missing, and nothing on them was examined.
+        O|  What there is of volume group \"v\" is sound: 2 metadata nodes and 4096 blocks examined.$
+        rc=0
+
         $ lvcreate -L 4M -n c v
         E|  Cannot change VG v while PVs are missing.
         E|  See vgreduce --removemissing and vgextend --restoremissing.
@@ -128,7 +133,8 @@ fn what_works_without_a_disk_and_what_does_not() {
         rc=0
 
         $ vgck v
-        rc=0",
+        E|  The volume group is missing 1 physical volumes.
+        rc=5",
     );
 }
 

@@ -67,7 +67,7 @@ fn verify(session: &mut Session<'_>, args: &Args, repair: bool) -> Result {
 }
 
 fn print_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome) -> Result {
-    let CheckOutcome { findings, repairable, repaired, notes, nodes, blocks } = checked;
+    let CheckOutcome { findings, repairable, repaired, notes, missing, nodes, blocks } = checked;
     for note in notes {
         session.console.say(format!("{note}."));
     }
@@ -78,8 +78,14 @@ fn print_findings(session: &mut Session<'_>, group: &str, checked: &CheckOutcome
         session.console.complain(finding);
     }
     let seen = format!("{nodes} metadata nodes and {blocks} blocks examined");
+    if *missing > 0 {
+        session.console.complain(format!(
+            "WARNING: {missing} physical volume(s) of volume group \"{group}\" are missing, and nothing on them was examined."
+        ));
+    }
     if findings.is_empty() {
-        session.console.say(format!("Volume group \"{group}\" is sound: {seen}."));
+        let what = if *missing > 0 { "What there is of volume group" } else { "Volume group" };
+        session.console.say(format!("{what} \"{group}\" is sound: {seen}."));
         return Ok(());
     }
     if *repairable > 0 {

@@ -102,6 +102,9 @@ pub fn check(session: &mut Session<'_>, args: &Args) -> Result {
             return Ok(());
         }
         match session.ask(name, Request::Check)? {
+            Outcome::Check(found) if found.findings.is_empty() && found.missing > 0 => {
+                Err(Failure::failed(format!("The volume group is missing {} physical volumes.", found.missing)))
+            }
             Outcome::Check(found) if found.findings.is_empty() => Ok(()),
             Outcome::Check(found) => Err(Failure::failed(found.findings.join("\n"))),
             other => Err(unexpected(name, &other)),

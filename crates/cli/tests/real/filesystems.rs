@@ -1,6 +1,6 @@
 //! mkfs, mount, load, a snapshot under load, and the filesystem's own checker on both.
 
-use crate::world::{Random, World, tool};
+use crate::world::{Random, Stops, World, tool};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -173,6 +173,7 @@ fn lives(kind: &Filesystem) {
     keep(&origin, 1);
     let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let stopping = Stops(&stop);
         let load = [7, 8].map(|seed| {
             scope.spawn({
                 let (origin, stop, steps) = (&origin, &stop, &steps);
@@ -184,7 +185,7 @@ fn lives(kind: &Filesystem) {
         wait_for_steps(&steps, 300);
         world.ok("lvcreate -s -n late VG/data");
         wait_for_steps(&steps, 100);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         load.into_iter().for_each(|thread| thread.join().unwrap());
     });
     keep(&origin, 2);

@@ -1,7 +1,7 @@
 //! pvmove on real disks: a busy, mounted filesystem with snapshots moves off a disk, the server is killed meanwhile, and the disk
 //! leaves.
 
-use crate::world::{MIB, Random, World, tool};
+use crate::world::{MIB, Random, Stops, World, tool};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -69,6 +69,7 @@ fn a_busy_filesystem_moves_off_a_disk_that_leaves() {
     let point = world.mount("data", "rw");
     let stop = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
+        let stopping = Stops(&stop);
         let writer = scope.spawn(|| write_files(&point, &stop));
         world.ok("vgextend VG c");
         world.ok("pvchange -x n b");
@@ -77,7 +78,7 @@ fn a_busy_filesystem_moves_off_a_disk_that_leaves() {
         let places = world.ok("lvs --noheadings -o devices VG/data");
         assert!(places.contains("/c(") && !places.contains("/b("), "{places}");
         world.ok("lvcreate -y -s -n during VG/data");
-        stop.store(true, Ordering::Release);
+        drop(stopping);
         writer.join().unwrap()
     });
     check_files(&point, written);
@@ -112,6 +113,7 @@ fn a_killed_server_leaves_what_was_moved() {
     let point = world.mount("data", "rw");
     let stop = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
+        let stopping = Stops(&stop);
         let writer = scope.spawn(|| write_files(&point, &stop));
         let begun = Instant::now();
         for kill in 0u64.. {
@@ -136,7 +138,7 @@ fn a_killed_server_leaves_what_was_moved() {
             }
             assert!(begun.elapsed() < Duration::from_secs(120), "it does not come to an end: {left}");
         }
-        stop.store(true, Ordering::Release);
+        drop(stopping);
         writer.join().unwrap()
     });
     check_files(&point, written);
@@ -157,6 +159,7 @@ fn a_successor_goes_on() {
     let point = world.mount("data", "rw");
     let stop = AtomicBool::new(false);
     let (written, interruptions) = std::thread::scope(|scope| {
+        let stopping = Stops(&stop);
         let writer = scope.spawn(|| write_files(&point, &stop));
         world.ok("pvmove -b b c");
         let mut command = world.command("pvmove -i 1");
@@ -180,7 +183,7 @@ fn a_successor_goes_on() {
             }
         }
         let end = child.wait_with_output().unwrap();
-        stop.store(true, Ordering::Release);
+        drop(stopping);
         assert!(end.status.success(), "{interruptions} interruptions: {end:?}");
         (writer.join().unwrap(), interruptions)
     });

@@ -136,14 +136,17 @@ pub struct CheckOutcome {
     /// Bad blocks of disks that the group avoids.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Physical volumes that are missing.
+    #[serde(default)]
+    pub missing: u32,
     pub nodes: u64,
     pub blocks: u64,
 }
 
 impl From<engine::CheckReport> for CheckOutcome {
     fn from(report: engine::CheckReport) -> Self {
-        let engine::CheckReport { findings, repairable, repaired, notes, nodes, blocks } = report;
-        CheckOutcome { findings, repairable, repaired, notes, nodes, blocks }
+        let engine::CheckReport { findings, repairable, repaired, notes, missing, nodes, blocks } = report;
+        CheckOutcome { findings, repairable, repaired, notes, missing, nodes, blocks }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct CheckReport {
     /// A text for each bad block that the group knows and avoids, and for volumes with unproven blocks (MB7). The group
     /// is sound nevertheless.
     pub notes: Vec<String>,
+    /// Physical volumes that are missing: nothing on them was examined.
+    pub missing: u32,
     /// Tree nodes read.
     pub nodes: u64,
     /// Blocks that volumes and points use.
@@ -475,6 +477,7 @@ impl<'a> Check<'a> {
         let placement = self.group.core.placement();
         let root = self.group.root.lock().group.clone();
         self.report.notes = placement.bad_places(&root);
+        self.report.missing = self.group.out().iter().count() as u32;
         let mut areas: Vec<_> = root.journals().map(|start| ("the journal", start, root.journal_blocks)).collect();
         let pairs = self.group.core.meta.lock().pairs().to_vec();
         areas.extend(pairs.iter().flat_map(Pair::runs).map(|(start, len)| ("the metadata area", start, len)));
