@@ -12,6 +12,8 @@ pub fn apply(command: &Command, group: &str, args: &mut Args) {
         }
     };
     match command.operands {
+        // Its first operand is a group already.
+        Operands::Volumes if args.has(Opt::WholeGroup) => {}
         Operands::Volumes => args.positionals.iter_mut().for_each(complete),
         Operands::VolumeFirst => args.positionals.iter_mut().take(1).for_each(complete),
         // A sparse volume has no origin.

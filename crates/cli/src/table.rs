@@ -1262,15 +1262,17 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "replicate",
-        summary: "Bring a copy of a volume up to date, in another group or on another host",
+        summary: "Bring copies of a volume or of a group up to date, in another group or on another host",
         is_lvm: false,
         forms: &[
             "VG/LV [[USER@]HOST:]VG[/LV]",
             "VG/SNAPSHOT [[USER@]HOST:]VG[/LV]",
             "--pull [USER@]HOST:VG/LV VG[/LV]",
+            "--group VG [ LV ... ] [[USER@]HOST:]VG",
+            "--group --pull [USER@]HOST:VG [ LV ... ] VG",
         ],
         operands: Operands::Volumes,
-        options: &[Pull, DryRun, Limit, Ssh, Plain, ReceiveThin],
+        options: &[WholeGroup, Pull, DryRun, Limit, Ssh, Plain, ReceiveThin],
         examples: &[
             (
                 "rowen replicate vg0/db root@h2:vg1/db",
@@ -1281,6 +1283,8 @@ pub const COMMANDS: &[Command] = &[
             ("rowen replicate --dry-run vg0/db h2:vg1/db", "what would be sent"),
             ("rowen replicate --limit 50m vg0/db h2:vg1/db", "50 MiB in a second; -e 'ssh -p 2222' for another port"),
             ("rowen replicate --pull h2:vg1/db vg0/db", "the way back, after a failover"),
+            ("rowen replicate --group vg0 root@h2:vg1", "all volumes, as they were at one moment"),
+            ("rowen replicate --group vg0 db log root@h2:vg1", "these two"),
         ],
         run: replicate::replicate,
     },

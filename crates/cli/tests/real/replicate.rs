@@ -63,8 +63,12 @@ impl Pair {
     }
 
     fn are_same(&self) {
-        assert_eq!(sum_of(&self.from, "db"), sum_of(&self.to, "db"));
-        self.to.ok("lvchange -an VG/db");
+        self.are_same_of("db");
+    }
+
+    fn are_same_of(&self, volume: &str) {
+        assert_eq!(sum_of(&self.from, volume), sum_of(&self.to, volume));
+        self.to.ok(&format!("lvchange -an VG/{volume}"));
     }
 }
 
@@ -132,6 +136,41 @@ fn a_copy_on_another_host_is_cut_goes_on_and_comes_back() {
     from.ok(&format!("revert -y VG/db {newest}"));
     from.ok(&pull);
     pair.are_same();
+    from.ok("check VG");
+    to.ok("check VG");
+}
+
+#[test]
+fn copies_of_a_group_show_one_moment_again_after_a_cut() {
+    let pair = Pair::new("replgroup");
+    let (from, to) = (&pair.from, &pair.to);
+    let mut random = Random(7);
+    for volume in ["db", "log"] {
+        from.ok(&format!("lvcreate -L 48M -n {volume} VG"));
+    }
+    pair.write(&mut random, 0, 30);
+    let command = format!("replicate --group -e {} VG root@h2:{}", pair.ssh.display(), to.group);
+    let told = from.ok(&command);
+    assert!(told.contains("it shows 2 volume(s)"), "{told}");
+    let first = sum_of(from, "db");
+    // The first stream of the next run is cut, and the other host's server is killed.
+    pair.write(&mut random, 5, 20);
+    let mut log = File::options().write(true).open(from.node("log")).unwrap();
+    log.write_all(&random.bytes(2 * MIB as usize)).unwrap();
+    log.sync_all().unwrap();
+    fs::write(from.dir.join("cut"), (8 * MIB).to_string()).unwrap();
+    from.refused(&command, 5, "1 of 2 volumes of");
+    pair.are_same_of("log");
+    assert_eq!(sum_of(to, "db"), first, "no part of the new moment can be seen");
+    to.ok("lvchange -an VG/db");
+    // The last complete moment is still there.
+    assert_eq!(to.ok("lvs --noheadings -o name VG").matches("log-repl-").count(), 2);
+    tool("kill", &["-9", &to.server().unwrap().to_string()]);
+    let told = from.ok(&command);
+    assert!(told.contains("it shows 2 volume(s)"), "{told}");
+    pair.are_same();
+    pair.are_same_of("log");
+    assert_eq!((snapshots(from), snapshots(to)), (2, 2));
     from.ok("check VG");
     to.ok("check VG");
 }

@@ -22,6 +22,7 @@ use rowen_engine::planted;
 /// What the names of snapshots that are made for this have between the volume's name and the time.
 const MADE: &str = "-repl-";
 
+#[derive(Clone)]
 pub struct Job {
     pub from: Side,
     pub to: Side,
@@ -44,13 +45,28 @@ pub enum Sent {
     Dry,
 }
 
+/// What was done, and the newest point that both sides have then.
+pub(super) struct Brought {
+    pub sent: Sent,
+    pub at: Option<Point>,
+}
+
 /// Both sides, as they were when somebody looked.
-struct Both {
-    from: Points,
-    to: Points,
+#[derive(Clone)]
+pub(super) struct Both {
+    pub from: Points,
+    pub to: Points,
     /// What each side calls the hold of their newest common point (RP1).
-    hold_from: String,
+    pub hold_from: String,
     hold_to: String,
+}
+
+/// Which snapshots of earlier replications are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prune {
+    All,
+    /// The oldest one stays: other volumes of the group are still there.
+    ButOldest,
 }
 
 /// A moment in a name: `20261126T153000Z`.
@@ -61,7 +77,7 @@ pub fn moment_name(seconds: u64) -> String {
 }
 
 /// Whether a replication made a snapshot of this name.
-fn is_made(name: &str) -> bool {
+pub(super) fn is_made(name: &str) -> bool {
     let Some((volume, moment)) = name.rsplit_once(MADE) else { return false };
     let moment = moment.split('.').next().unwrap_or(moment);
     let is_moment = moment.len() == 16 && moment.as_bytes()[8] == b'T' && moment.ends_with('Z');
@@ -80,7 +96,7 @@ impl Job {
             Some(snapshot) => self.bring(session, &both, &[snapshot]),
             None => self.bring_now(session, &both),
         };
-        self.end(session, &both, resumed, sent?)
+        self.end(session, resumed, sent?)
     }
 
     /// Brings the target to the snapshots of a policy that are newer than what it has, one after the other.
@@ -97,11 +113,11 @@ impl Job {
             newer.drain(..newer.len().saturating_sub(1));
         }
         let sent = self.bring(session, &both, &newer)?;
-        self.end(session, &both, resumed, sent)
+        self.end(session, resumed, sent)
     }
 
     /// Looks at both sides, and continues a stream that was cut after this many bytes.
-    fn begin(&self, session: &mut Session<'_>) -> Result<(Both, Option<u64>)> {
+    pub(super) fn begin(&self, session: &mut Session<'_>) -> Result<(Both, Option<u64>)> {
         let mut both = self.look(session)?;
         self.refuse_itself(&both)?;
         let Some(arriving) = both.to.arriving.take() else { return Ok((both, None)) };
@@ -112,21 +128,16 @@ impl Job {
         Ok((both, resumed))
     }
 
-    /// What came with the rest of a stream that was cut has arrived, too.
-    fn end(&self, session: &mut Session<'_>, both: &Both, resumed: Option<u64>, sent: Sent) -> Result<Sent> {
-        match (sent, resumed) {
-            (Sent::All { snapshot, bytes }, resumed) => Ok(Sent::All { snapshot, bytes: bytes + resumed.unwrap_or(0) }),
-            (Sent::Nothing(snapshot), Some(bytes)) => {
-                if let Some(arrived) = both.from.points.iter().find(|point| point.name == snapshot) {
-                    self.tidy(session, arrived)?;
-                }
-                Ok(Sent::All { snapshot, bytes })
-            }
-            (sent, _) => Ok(sent),
+    /// After something has arrived, what older points needed is removed.
+    fn end(&self, session: &mut Session<'_>, resumed: Option<u64>, brought: Brought) -> Result<Sent> {
+        let sent = with_rest(brought.sent, resumed);
+        if let (Sent::All { .. }, Some(at)) = (&sent, &brought.at) {
+            self.tidy(session, at, Prune::All)?;
         }
+        Ok(sent)
     }
 
-    fn lock(&self, session: &mut Session<'_>) -> Result<Option<std::fs::File>> {
+    pub(super) fn lock(&self, session: &mut Session<'_>) -> Result<Option<std::fs::File>> {
         if self.is_dry {
             return Ok(None);
         }
@@ -134,7 +145,7 @@ impl Job {
         Ok(session.backend.only_one(&name)?)
     }
 
-    fn look(&self, session: &mut Session<'_>) -> Result<Both> {
+    pub(super) fn look(&self, session: &mut Session<'_>) -> Result<Both> {
         let (from, to) = (self.from.look(session)?, self.to.look(session)?);
         if !from.exists {
             return Err(Failure::failed(no_volume(&self.from.group, &self.from.volume)));
@@ -146,7 +157,7 @@ impl Job {
         Ok(Both { from, to, hold_from, hold_to })
     }
 
-    fn refuse_itself(&self, both: &Both) -> Result {
+    pub(super) fn refuse_itself(&self, both: &Both) -> Result {
         if both.from.group_uuid != both.to.group_uuid {
             return Ok(());
         }
@@ -160,7 +171,7 @@ impl Job {
     }
 
     /// What the target goes on from; none: it gets all. Refused, if it has something else (RP3).
-    fn base<'b>(&self, both: &'b Both) -> Result<Option<&'b Point>> {
+    pub(super) fn base<'b>(&self, both: &'b Both) -> Result<Option<&'b Point>> {
         let (from, to) = (&both.from, &both.to);
         if !to.exists {
             return Ok(None);
@@ -186,44 +197,60 @@ impl Job {
     }
 
     /// Takes a snapshot, and brings the target to it.
-    fn bring_now(&self, session: &mut Session<'_>, both: &Both) -> Result<Sent> {
+    fn bring_now(&self, session: &mut Session<'_>, both: &Both) -> Result<Brought> {
         let base = self.base(both)?;
-        let mut name = format!("{}{MADE}{}", self.from.volume, moment_name(session.backend.now()));
-        let is_taken =
-            |name: &str| [&both.from, &both.to].iter().any(|side| side.points.iter().any(|one| one.name == name));
-        if let Some(number) = (0..).find(|number| !is_taken(&numbered(&name, *number))) {
-            name = numbered(&name, number);
-        }
+        let name = format!("{}{}", self.from.volume, free_ending(&[(&self.from.volume, both)], session.backend.now()));
         if self.is_dry {
             let since = base.map_or("all of it".to_owned(), |base| format!("what changed since {}", base.name));
             let (from, to) = (self.from.shown(), self.to.shown());
             session.console.say(format!("Would take a snapshot of {from}, and send {since} to {to}."));
-            return Ok(Sent::Dry);
+            return Ok(Brought { sent: Sent::Dry, at: None });
         }
+        self.remove_leftovers(session, both)?;
         let tag = format!("hold={}", both.hold_from);
         let tag = if planted::is("replicated_unheld") { "made" } else { &tag };
         self.from.run(session, &["lvcreate", "-s", "-pr", "-n", &name, "--addtag", tag, &self.from.full()])?;
-        let after = Both {
-            from: self.from.look(session)?,
-            to: both.to.clone(),
-            hold_from: both.hold_from.clone(),
-            hold_to: both.hold_to.clone(),
+        let after = Both { from: self.from.look(session)?, ..both.clone() };
+        self.bring_taken(session, &after, &name)
+    }
+
+    /// Brings the target to a snapshot that was just taken and is held. If nobody wrote anything since the base, the snapshot is removed.
+    pub(super) fn bring_taken(&self, session: &mut Session<'_>, both: &Both, name: &str) -> Result<Brought> {
+        let taken = both.from.snapshots().find(|point| point.name == name);
+        let is_same =
+            both.to.exists && taken.is_some_and(|taken| Some(&taken.point_uuid) == both.to.point_uuid.as_ref());
+        let older = both.from.points.iter().filter(|point| point.name != name);
+        let base = older.rev().find(|point| Some(&point.point_uuid) == both.to.point_uuid.as_ref());
+        let (true, Some(base)) = (is_same, base) else { return self.bring(session, both, &[name.to_owned()]) };
+        // What is there stays what both have.
+        self.hold(session, &both.from, base, &both.hold_from)?;
+        self.remove_ours(session, both, name)?;
+        Ok(Brought { sent: Sent::Nothing(base.name.clone()), at: Some(base.clone()) })
+    }
+
+    /// Removes what earlier runs took and did not bring: it is newer than what the target has, and nobody else holds it.
+    pub(super) fn remove_leftovers(&self, session: &mut Session<'_>, both: &Both) -> Result {
+        let Some(base) = self.base(both)? else { return Ok(()) };
+        let newer = both.from.snapshots().skip_while(|point| point.point_uuid != base.point_uuid);
+        let is_left = |point: &&Point| {
+            point.point_uuid != base.point_uuid
+                && is_made(&point.name)
+                && !both.from.names_held(point)
+                && point.holds == [both.hold_from.as_str()]
         };
-        let taken = after.from.snapshots().find(|point| point.name == name).cloned();
-        let is_same = taken.as_ref().is_some_and(|taken| Some(&taken.point_uuid) == both.to.point_uuid.as_ref());
-        if let (true, Some(base)) = (is_same && both.to.exists, base) {
-            // Nobody wrote anything: what is there stays what both have.
-            self.hold(session, &both.from, base, &both.hold_from)?;
-            let full = self.from.of(&name);
-            self.from.run(session, &["release", "-n", &both.hold_from, &full])?;
-            self.from.run(session, &["lvremove", "-y", &full])?;
-            return Ok(Sent::Nothing(base.name.clone()));
-        }
-        self.bring(session, &after, &[name])
+        let left: Vec<&Point> = newer.filter(is_left).collect();
+        left.into_iter().try_for_each(|point| self.remove_ours(session, both, &point.name))
+    }
+
+    /// Removes a snapshot of the source that only this replication holds.
+    fn remove_ours(&self, session: &mut Session<'_>, both: &Both, name: &str) -> Result {
+        let full = self.from.of(name);
+        self.from.run(session, &["release", "-n", &both.hold_from, &full])?;
+        self.from.run(session, &["lvremove", "-y", &full]).map(drop)
     }
 
     /// Sends these snapshots, in this order, each as what changed since the one before.
-    fn bring(&self, session: &mut Session<'_>, both: &Both, snapshots: &[String]) -> Result<Sent> {
+    fn bring(&self, session: &mut Session<'_>, both: &Both, snapshots: &[String]) -> Result<Brought> {
         let mut base = self.base(both)?.cloned();
         let (mut bytes, mut last) = (0, None);
         for name in snapshots {
@@ -246,7 +273,7 @@ impl Job {
                 let since =
                     base.as_ref().map_or("all of it".to_owned(), |base| format!("what changed since {}", base.name));
                 session.console.say(format!("Would send {} to {}: {since}.", self.from.of(name), self.to.shown()));
-                return Ok(Sent::Dry);
+                return Ok(Brought { sent: Sent::Dry, at: None });
             }
             if !planted::is("replicated_unheld") {
                 self.hold(session, &both.from, point, &both.hold_from)?;
@@ -255,15 +282,14 @@ impl Job {
             (base, last) = (Some(point.clone()), Some(point.clone()));
         }
         let Some(last) = last else {
-            let name = base.map(|base| base.name).unwrap_or_default();
-            return Ok(if self.is_dry { Sent::Dry } else { Sent::Nothing(name) });
+            let name = base.as_ref().map(|base| base.name.clone()).unwrap_or_default();
+            return Ok(Brought { sent: if self.is_dry { Sent::Dry } else { Sent::Nothing(name) }, at: base });
         };
-        self.tidy(session, &last)?;
-        Ok(Sent::All { snapshot: last.name, bytes })
+        Ok(Brought { sent: Sent::All { snapshot: last.name.clone(), bytes }, at: Some(last) })
     }
 
     /// Holds a point of the source, by the snapshot that names it.
-    fn hold(&self, session: &mut Session<'_>, points: &Points, point: &Point, hold: &str) -> Result {
+    pub(super) fn hold(&self, session: &mut Session<'_>, points: &Points, point: &Point, hold: &str) -> Result {
         let Some(named_by) = points.named_by(&point.point_uuid) else { return Ok(()) };
         if named_by.holds.iter().any(|name| name == hold) {
             return Ok(());
@@ -366,7 +392,7 @@ impl Job {
     }
 
     /// What has arrived is what both have: holds end on older points (RP1), and what was only made for this is removed (RP2).
-    fn tidy(&self, session: &mut Session<'_>, arrived: &Point) -> Result {
+    pub(super) fn tidy(&self, session: &mut Session<'_>, arrived: &Point, prune: Prune) -> Result {
         let both = self.look(session)?;
         let newest = |points: &Points| points.named_by(&arrived.point_uuid).map(|point| point.name.clone());
         let kept = newest(&both.from);
@@ -380,7 +406,8 @@ impl Job {
             let is_free = |point: &&Point| point.holds.iter().all(|name| name == hold) && !points.names_held(point);
             let is_ours = |point: &&Point| is_made(&point.name) || planted::is("removes_what_people_made");
             let olds = points.snapshots().filter(|point| Some(&point.name) != kept.as_ref()).filter(is_ours);
-            for old in olds.filter(is_free) {
+            let stay = usize::from(prune == Prune::ButOldest);
+            for old in olds.filter(is_free).skip(stay) {
                 let full = side.of(&old.name);
                 if let Err(failure) = side.run(session, &["lvremove", "-y", &full]) {
                     if side.at == Where::Here {
@@ -408,6 +435,27 @@ impl Job {
             }
         }
     }
+}
+
+/// What was sent, with the rest of a stream that was cut before.
+pub(super) fn with_rest(sent: Sent, resumed: Option<u64>) -> Sent {
+    match (sent, resumed) {
+        (Sent::All { snapshot, bytes }, resumed) => Sent::All { snapshot, bytes: bytes + resumed.unwrap_or(0) },
+        (Sent::Nothing(snapshot), Some(bytes)) => Sent::All { snapshot, bytes },
+        (sent, _) => sent,
+    }
+}
+
+/// How the names of snapshots of this moment end. None of these volumes has such a name on either side.
+pub(super) fn free_ending(volumes: &[(&str, &Both)], now: u64) -> String {
+    let ending = format!("{MADE}{}", moment_name(now));
+    let is_taken = |ending: &str| {
+        volumes.iter().any(|(volume, both)| {
+            let name = format!("{volume}{ending}");
+            [&both.from, &both.to].iter().any(|side| side.points.iter().any(|one| one.name == name))
+        })
+    };
+    (0..).map(|number| numbered(&ending, number)).find(|ending| !is_taken(ending)).unwrap_or(ending)
 }
 
 /// A name again, if it is taken.

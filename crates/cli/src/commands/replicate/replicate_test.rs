@@ -210,7 +210,7 @@ fn what_makes_no_sense_is_refused() {
         ("rowen replicate vg0/db", 3, "where its copy is"),
         ("rowen replicate vg0 vg1", 3, "is a volume group"),
         ("rowen replicate h2:vg0/db vg1/db", 3, "--pull replicates from there"),
-        ("rowen replicate --pull vg0/db vg1/db", 3, "the first volume is on another host"),
+        ("rowen replicate --pull vg0/db vg1/db", 3, "the first name is on another host"),
         ("rowen replicate --pull h2:vg0/db h3:vg1/db", 3, "the copy is on this host"),
         ("rowen replicate vg0/db -oProxyCommand=id:vg1/db", 3, ""),
         ("rowen replicate --limit 0 vg0/db vg1/db", 3, "is no rate"),
@@ -246,6 +246,24 @@ fn what_names_the_common_point_is_held() {
     said(&mut world, "lvremove -y vg0/wed", 0, "removed");
     write(&world, ("vg0", "db"), 5, 1, 79);
     said(&mut world, THERE, 0, "has arrived");
+    same(&world);
+    assert_eq!((names(&mut world, "vg0").len(), names(&mut world, "vg1").len()), (4, 2));
+}
+
+/// What a failed run took is removed by the next one, which takes another one.
+#[test]
+fn failed_runs_leave_one_snapshot() {
+    let mut world = world();
+    said(&mut world, PLAIN, 0, "has arrived");
+    write(&world, ("vg0", "db"), 100, 900, 3);
+    for _ in 0..3 {
+        // Before the first mark.
+        world.cuts = vec![100 << 10];
+        said(&mut world, PLAIN, 5, "the same command goes on there");
+        let made = names(&mut world, "vg0").into_iter().filter(|name| name.contains("-repl-")).count();
+        assert_eq!(made, 2, "the common point and the newest one");
+    }
+    said(&mut world, PLAIN, 0, "has arrived");
     same(&world);
     assert_eq!((names(&mut world, "vg0").len(), names(&mut world, "vg1").len()), (4, 2));
 }

@@ -63,8 +63,9 @@ impl Side {
         Ok(Side { at, group, volume })
     }
 
+    /// The volume, or the group alone.
     pub fn full(&self) -> String {
-        self.of(&self.volume)
+        if self.volume.is_empty() { self.group.clone() } else { self.of(&self.volume) }
     }
 
     /// Another volume of the group.
@@ -111,6 +112,12 @@ impl Side {
         }
     }
 
+    /// Whether commands can be run there.
+    pub fn answers(&self, session: &mut Session<'_>) -> bool {
+        let words = ["points", "--json", &self.full()].map(str::to_owned);
+        self.at == Where::Here || session.backend.rowen(&self.at, &words).is_ok_and(|said| said.code != NO_CONNECTION)
+    }
+
     /// What there is of the volume.
     pub fn look(&self, session: &mut Session<'_>) -> Result<Points> {
         let said = self.run(session, &["points", "--json", &self.full()])?;
@@ -132,7 +139,7 @@ mod tests {
         assert_eq!(shown("vg0/db"), both("vg0/db", "vg0/db"));
         assert_eq!(shown("/dev/vg0/db"), both("vg0/db", "vg0/db"));
         assert_eq!(shown("root@h-2.example:vg1/db"), both("root@h-2.example:vg1/db", "vg1/db"));
-        assert_eq!(shown("h2:vg1"), both("h2:vg1/", "vg1/"));
+        assert_eq!(shown("h2:vg1"), both("h2:vg1", "vg1"));
         for bad in [
             "-oProxyCommand=x:vg/db",
             "a@-b:vg/db",
