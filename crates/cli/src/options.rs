@@ -381,6 +381,8 @@ options! {
     At None, "at", Kind::Text("TIME"), "As it was at this time: \"2026-11-22 09:00\", \"yesterday\", \"2 hours ago\"; by default as in its newest snapshot.";
     RestoredName Some('n'), "name", Kind::Text("String"), "Name of the new logical volume, if not LV-restored.";
     ReplaceContents None, "replace", Kind::Flag, "Replace the contents of the volume itself; a snapshot keeps what it had.";
+    SumOf None, "sum", Kind::Text("UUID"), "Read all that the snapshot with this point UUID has, too, and print its sum, by which copies are compared.";
+    SumBlocks None, "blocks", Kind::Text("FROM:COUNT"), "With --sum: only so many blocks of 4 KiB, from this one on.";
     WholeGroup None, "group", Kind::Flag, "All volumes of a group, or the ones that are named, as they were at one moment.";
     Pull None, "pull", Kind::Flag, "From another host to this one.";
     Limit None, "limit", Kind::Text("RATE"), "So many bytes in a second, at most: 50m are 50 MiB.";

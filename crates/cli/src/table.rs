@@ -1253,10 +1253,11 @@ pub const COMMANDS: &[Command] = &[
         is_lvm: false,
         forms: &["VG/LV"],
         operands: Operands::Volumes,
-        options: &[Json],
+        options: &[SumOf, SumBlocks, Json],
         examples: &[
             ("rowen points vg0/db", "from the oldest to the newest, with who holds them"),
             ("rowen points --json vg0/db", "what rowen replicate asks the other side"),
+            ("rowen points --sum 8TBL3y-JLsV-mG76-zT3Q-8Z91-0000-000000 vg0/db", "equal on each host that has it"),
         ],
         run: points::points,
     },
@@ -1290,9 +1291,15 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "backup",
-        summary: "Take, send and remove snapshots as policies say, and tell how well that goes",
+        summary: "Take, send, remove and verify snapshots as policies say, and tell how well that goes",
         is_lvm: false,
-        forms: &["run [ POLICY ... ]", "status [ POLICY ... ]", "list [ POLICY ... ]", "import-sanoid FILE"],
+        forms: &[
+            "run [ POLICY ... ]",
+            "status [ POLICY ... ]",
+            "list [ POLICY ... ]",
+            "verify [ POLICY ... ]",
+            "import-sanoid FILE",
+        ],
         operands: Operands::Nothing,
         options: &[DryRun, RemoveAll, StatusFormat, Json],
         examples: &[
@@ -1301,6 +1308,7 @@ pub const COMMANDS: &[Command] = &[
             ("rowen backup status", "exit code 1 if anything is late, for monitors"),
             ("rowen backup status --format prometheus >FILE.prom", "for node_exporter"),
             ("rowen backup list databases", "which snapshots there are, and for what each of them is kept"),
+            ("rowen backup verify", "reads both sides and compares them; exit code 1 if a copy is another one"),
             ("rowen backup import-sanoid /etc/sanoid/sanoid.conf >/etc/rowen/backup.conf", "what sanoid did"),
         ],
         run: backup::backup,

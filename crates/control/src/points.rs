@@ -56,6 +56,18 @@ pub struct Points {
     /// From the oldest to the newest, whatever clocks said.
     pub points: Vec<Point>,
     pub arriving: Option<Arriving>,
+    /// If it was asked for.
+    pub summed: Option<Summed>,
+}
+
+/// What a snapshot has, as a number that is equal on every host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summed {
+    /// The size of the snapshot.
+    pub blocks: u64,
+    /// Of the blocks that were asked for.
+    pub sum: String,
 }
 
 fn text(uuid: HexUuid) -> String {
@@ -102,6 +114,7 @@ impl Points {
             origin: volume.and_then(|volume| volume.origin.clone()),
             points: bookmarks.chain(found.into_iter().map(|(_, _, point)| point)).collect(),
             arriving: unfinished.iter().find_map(|one| arriving(one, name)),
+            summed: None,
         }
     }
 

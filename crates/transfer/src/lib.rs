@@ -23,6 +23,7 @@ mod error;
 mod frame;
 mod reader;
 pub mod store;
+mod sum;
 mod token;
 mod writer;
 
@@ -32,6 +33,7 @@ pub use frame::{
     VERSION, Volume, sealed,
 };
 pub use reader::{Event, StreamReader};
+pub use sum::ContentsSum;
 pub use token::{Token, TokenVolume};
 pub use writer::StreamWriter;
 

@@ -6,6 +6,7 @@ pub mod backup;
 pub mod bookmark;
 pub mod bundle;
 pub mod config;
+mod contents;
 pub mod diff;
 pub mod display;
 pub mod documents;

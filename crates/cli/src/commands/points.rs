@@ -1,5 +1,6 @@
 //! What a volume has from which a transfer can go on: for people, and for the other side of `rowen replicate`.
 
+use crate::commands::contents;
 use crate::commands::receiving::{token_of, unfinished};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -18,7 +19,15 @@ pub fn points(session: &mut Session<'_>, args: &Args) -> Result {
         Some(_) => return Err(Failure::usage(format!("Please specify a logical volume: \"{word}\" is none."))),
         None => return Err(Failure::usage(paths::refusal(word))),
     };
-    let found = look(session, &group, &volume)?;
+    let wanted = summed(args)?;
+    let mut found = look(session, &group, &volume)?;
+    if let Some((point, blocks)) = wanted {
+        let of = found.snapshots().rev().find(|one| one.point_uuid == point).map(|one| one.name.clone());
+        let of = of.ok_or_else(|| {
+            Failure::failed(format!("{group}/{volume} has no snapshot with the point UUID {}.", point.escape_debug()))
+        })?;
+        found.summed = Some(contents::sum(session, (&group, &of), blocks)?);
+    }
     if args.has(Opt::Json) {
         let text = serde_json::to_string(&found).expect("it is made of texts and numbers");
         session.console.raw_out(&format!("{text}\n"));
@@ -32,7 +41,27 @@ pub fn points(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let rows: Vec<[String; 4]> = found.points.iter().map(|point| row_of(&found, point)).collect();
     session.console.raw_out(&plain::table(["POINT", "MADE", "POINT UUID", "HELD BY"], &rows));
+    if let Some(summed) = &found.summed {
+        session.console.say(format!("Sum: {}", summed.sum));
+    }
     Ok(())
+}
+
+/// The point whose sum is wanted, and of which blocks.
+fn summed(args: &Args) -> Result<Option<(String, (u64, u64))>> {
+    let blocks = args.text(Opt::SumBlocks);
+    let Some(point) = args.text(Opt::SumOf) else {
+        return match blocks {
+            Some(_) => Err(Failure::usage("--blocks goes with --sum, which says of what.")),
+            None => Ok(None),
+        };
+    };
+    let Some(text) = blocks else { return Ok(Some((point.to_owned(), (0, u64::MAX)))) };
+    let read = text.split_once(':').and_then(|(from, count)| Some((from.parse().ok()?, count.parse().ok()?)));
+    let blocks = read.ok_or_else(|| {
+        Failure::usage(format!("\"{}\" is no range of blocks: 0:256 are the first 256.", text.escape_debug()))
+    })?;
+    Ok(Some((point.to_owned(), blocks)))
 }
 
 fn row_of(found: &Points, point: &Point) -> [String; 4] {

@@ -78,7 +78,7 @@ fn read(command: &str, allowed: &Target) -> std::result::Result<Asked, String> {
         return Err("the command is another one".to_owned());
     }
     let is_points = name == "points";
-    let options = if is_points { &[Opt::Json][..] } else { ALLOWED };
+    let options = if is_points { &[Opt::Json, Opt::SumOf, Opt::SumBlocks][..] } else { ALLOWED };
     let asked = parse::parse(name, options, words).map_err(|failure| failure.lines(name).concat())?;
     if let Some((option, _)) = asked.given().iter().find(|(option, _)| !options.contains(option)) {
         return Err(format!("it has the option --{}", option.spec().long));

@@ -145,7 +145,7 @@ fn about(
 }
 
 /// A page of what changed, which is certified (SD1).
-fn page(
+pub fn page(
     session: &mut Session<'_>,
     group: &str,
     (old, new): (Option<&Point>, &Point),
@@ -165,11 +165,11 @@ fn page(
 }
 
 /// Asks for bytes of a point. Of no ranges: whether the volume is at it, with this head.
-fn read((of, side): (&Point, DiffSide), ranges: Vec<BlockRange>) -> Request {
+pub fn read((of, side): (&Point, DiffSide), ranges: Vec<BlockRange>) -> Request {
     Request::ReadPoint { name: of.name.clone(), point: of.point, side, ranges }
 }
 
-fn bytes_of(group: &str, outcome: Outcome) -> Result<Vec<u8>> {
+pub fn bytes_of(group: &str, outcome: Outcome) -> Result<Vec<u8>> {
     match outcome {
         Outcome::Data(bytes) => Ok(bytes.0),
         other => Err(unexpected(group, &other)),

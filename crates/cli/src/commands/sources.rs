@@ -209,7 +209,7 @@ fn base_point(report: &GroupReport, name: &str) -> Result<Point> {
 }
 
 /// A snapshot that is sent.
-fn point(report: &GroupReport, name: &str) -> Result<Point> {
+pub fn point(report: &GroupReport, name: &str) -> Result<Point> {
     let (group, volume) = (&report.name, volume(report, name)?);
     let fail = |why: String| {
         let advice = format!("Take a snapshot of it, and send that: \"lvcreate -s -n NAME {group}/{name}\".");

@@ -4,8 +4,8 @@
 use crate::world::{MIB, Random, World, tool};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// The other host. The file `cut` says how many bytes of the next stream arrive.
@@ -221,6 +221,34 @@ fn policies_take_send_and_remove() {
     to.refused("lvremove -y VG/db-p-2", 5, "is held (replicate-");
     from.ok("check VG");
     to.ok("check VG");
+    // The disk of the copy loses a bit, and no one is told.
+    let told = from.ok("backup verify");
+    assert!(told.contains("ok   p") && told.contains("db-p-2 is the same, 64.00m"), "{told}");
+    let place = 20 * MIB + 8 * BLOCK as u64;
+    rot(&from.node("db"), place, &to.dir.join("pv"));
+    let damaged = from.run("backup verify");
+    let told = String::from_utf8_lossy(&damaged.stdout);
+    assert!(damaged.status.code() == Some(1) && told.contains(&format!("differs, first at byte {place}")), "{told}");
+}
+
+const BLOCK: usize = 4096;
+
+/// Changes a bit of the block on a disk that has what the volume has there.
+fn rot(volume: &Path, place: u64, disk: &Path) {
+    let mut wanted = [0; BLOCK];
+    File::open(volume).unwrap().read_exact_at(&mut wanted, place).unwrap();
+    let disk = File::options().read(true).write(true).open(disk).unwrap();
+    let mut piece = vec![0; MIB as usize];
+    for start in (0..disk.metadata().unwrap().len()).step_by(MIB as usize) {
+        disk.read_exact_at(&mut piece, start).unwrap();
+        let found = piece.chunks(BLOCK).position(|block| *block == wanted);
+        if let Some(at) = found {
+            wanted[9] ^= 1;
+            disk.write_all_at(&wanted, start + (at * BLOCK) as u64).unwrap();
+            return disk.sync_all().unwrap();
+        }
+    }
+    panic!("the disk does not have the block");
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -200,7 +200,7 @@ fn status_is_for_monitors() {
 fn what_is_wrong_is_told() {
     let mut world = world();
     for (conf, line, code, part) in [
-        (POLICY, "rowen backup", 3, "run, status, list or import-sanoid"),
+        (POLICY, "rowen backup", 3, "run, status, list, verify or import-sanoid"),
         (POLICY, "rowen backup walk", 3, "is none of run, status"),
         (POLICY, "rowen backup status --dry-run", 3, "does not accept option"),
         (POLICY, "rowen backup run --json", 3, "does not accept option"),

@@ -4,6 +4,7 @@ mod calendar;
 mod files;
 mod run;
 mod status;
+mod verify;
 
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
@@ -17,10 +18,10 @@ const ONLY: &[(Opt, &str)] =
 
 pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
     let Some((form, words)) = args.positionals.split_first() else {
-        return Err(Failure::usage("Please say what: run, status, list or import-sanoid."));
+        return Err(Failure::usage("Please say what: run, status, list, verify or import-sanoid."));
     };
     for (option, of) in ONLY {
-        let is_here = form == of || (*option == Opt::Json && form == "list");
+        let is_here = form == of || (*option == Opt::Json && matches!(form.as_str(), "list" | "verify"));
         if args.has(*option) && !is_here {
             return Err(Failure::OtherForm(option.spec().long));
         }
@@ -29,10 +30,12 @@ pub fn backup(session: &mut Session<'_>, args: &Args) -> Result {
         "run" => run::run(session, args, words),
         "status" => status::status(session, args, words),
         "list" => status::list(session, args, words),
+        "verify" => verify::verify(session, args, words),
         "import-sanoid" => import(session, words),
-        other => {
-            Err(Failure::usage(format!("\"{}\" is none of run, status, list and import-sanoid.", other.escape_debug())))
-        }
+        other => Err(Failure::usage(format!(
+            "\"{}\" is none of run, status, list, verify and import-sanoid.",
+            other.escape_debug()
+        ))),
     }
 }
 
@@ -49,3 +52,6 @@ fn import(session: &mut Session<'_>, words: &[String]) -> Result {
 #[cfg(test)]
 #[path = "backup_test.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "verify_test.rs"]
+mod verify_tests;

@@ -224,7 +224,7 @@ pub fn own<'p>(points: &'p Points, policy: &Policy) -> impl DoubleEndedIterator<
 }
 
 /// How a target is reached.
-fn job(side: &Side, target: &Target, is_dry: bool) -> Result<Job> {
+pub fn job(side: &Side, target: &Target, is_dry: bool) -> Result<Job> {
     let mut to = Side::parse(&target.to, target.ssh.as_deref().unwrap_or(SSH))?;
     if !to.volume.is_empty() {
         return Err(Failure::failed(format!(

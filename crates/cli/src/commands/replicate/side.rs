@@ -120,7 +120,13 @@ impl Side {
 
     /// What there is of the volume.
     pub fn look(&self, session: &mut Session<'_>) -> Result<Points> {
-        let said = self.run(session, &["points", "--json", &self.full()])?;
+        self.look_with(session, &[])
+    }
+
+    /// The same, with more options of `rowen points`.
+    pub fn look_with(&self, session: &mut Session<'_>, options: &[&str]) -> Result<Points> {
+        let full = self.full();
+        let said = self.run(session, &[&["points", "--json", &full], options].concat())?;
         serde_json::from_str(said.out.trim()).map_err(|e| {
             let shown = self.shown();
             Failure::failed(format!("What is said of {shown} cannot be read ({e}): is Rowen of another version there?"))

@@ -79,6 +79,13 @@ impl MemoryDisks {
         self.disks.write().push(Disk { path: path.to_owned(), size, pages, flushed, away: None });
     }
 
+    /// Disks lose a bit of each block with these contents, and report no error.
+    pub(super) fn rot(&self, block: &[u8]) {
+        let mut disks = self.disks.write();
+        let pages = disks.iter_mut().flat_map(|disk| disk.pages.values_mut());
+        pages.filter(|page| page[..] == *block).for_each(|page| page[7] ^= 1);
+    }
+
     /// A disk is lost, or is let go of.
     pub(super) fn go(&self, pv: PvIndex) {
         let disk = &mut self.disks.write()[usize::from(pv.0)];

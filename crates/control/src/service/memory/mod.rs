@@ -111,6 +111,11 @@ impl Memory {
         *self.disks.left.lock() = Some(count);
     }
 
+    /// The disks lose a bit of each block with these contents, and report no error.
+    pub fn rot(&self, block: &[u8]) {
+        self.disks.rot(block);
+    }
+
     /// Flushes are acknowledged and do nothing from now on.
     pub fn lie(&self) {
         self.disks.lies.store(true, Ordering::SeqCst);
