@@ -30,7 +30,8 @@ fn command(at: &Where, words: &[String]) -> Answer<Command> {
     match at {
         Where::Here => {
             let mut command = Command::new("/proc/self/exe");
-            command.arg0("rowen").args(words);
+            // The words name their groups; a lone word is one, and not a volume of the default group.
+            command.arg0("rowen").args(words).env_remove("LVM_VG_NAME");
             Ok(command)
         }
         Where::There { ssh, host } => {
