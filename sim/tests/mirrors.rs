@@ -654,3 +654,26 @@ fn all_free_extents_become_pairs() {
         assert_eq!(world.run(group.check_open()).unwrap().findings, Vec::<String>::new());
     }
 }
+
+#[test]
+fn free_mirrored_extents_elsewhere_are_no_room_on_named_disks() {
+    let setup = setup(3);
+    let world = World::new(8);
+    let (_, group) = setup.make(&world).unwrap();
+    let new =
+        |name: &str, number, extents| plain_volume(name, number, VolumeKind::Thick, extents * setup.extent_blocks);
+    let all = |pv: u16| PvExtents { pv: PvIndex(pv), extents: 0..group.info().pvs[usize::from(pv)].extents };
+    let rest = world.run(group.free_on(&[all(1)])).unwrap() / setup.extent_blocks;
+    world.run(group.create_volume_on(new("full", 1, rest), &[all(1)])).unwrap();
+    let gone = world.run(group.create_mirrored(new("gone", 2, 8), &[all(0), all(2)])).unwrap();
+    let stays = world.run(group.create_mirrored(new("stays", 3, 2), &[all(0), all(2)])).unwrap();
+    world.run(group.remove(&[gone])).unwrap();
+    world.run(group.reclaim_idle()).unwrap();
+    let free = group.mirror_info().free_extents;
+    assert!(free > 2, "{free}");
+    let refused = world.run(group.create_mirrored(new("m", 4, 2), &[all(0), all(1)]));
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    let refused = world.run(group.resize_on(stays, 4 * setup.extent_blocks, &[all(0), all(1)]));
+    assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+    world.run(group.create_mirrored(new("m", 5, 2), &[all(0), all(2)])).unwrap();
+}

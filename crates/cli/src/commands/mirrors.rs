@@ -92,8 +92,10 @@ pub fn refuse_others(args: &Args, report: &GroupReport, volume: &VolumeReport) -
 /// The room for mirrored volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Extents of a mirrored volume.
+    /// Extents of a mirrored volume, if those that are mirrored already lie on the named places.
     pub extents: u64,
+    /// The same wherever they lie.
+    pub sure: u64,
     /// Free extents of physical volumes, of which each of these needs two.
     free: u64,
 }
@@ -101,7 +103,9 @@ pub struct Room {
 impl Room {
     fn of(session: &mut Session<'_>, report: &GroupReport, on: &[PvPart]) -> Result<Room> {
         let free = places::free_on_each(session, report, on)?;
-        Ok(Room::from(&free, report.mirrors.free_extents))
+        let room = Room::from(&free, report.mirrors.free_extents);
+        let sure = if on.is_empty() { room.extents } else { room.sure };
+        Ok(Room { sure, ..room })
     }
 
     /// From the free extents of each physical volume, and those that are mirrored already.
@@ -109,7 +113,11 @@ impl Room {
         let all: u64 = free.iter().sum();
         // A copy is never on the same physical volume as the other one.
         let pairs = rows_on(free, COPIES as usize);
-        Room { extents: pairs.saturating_add(mirrored), free: all.saturating_add(mirrored.saturating_mul(COPIES)) }
+        Room {
+            extents: pairs.saturating_add(mirrored),
+            sure: pairs,
+            free: all.saturating_add(mirrored.saturating_mul(COPIES)),
+        }
     }
 }
 
@@ -160,7 +168,7 @@ pub fn free_for(
 ) -> Result<u64> {
     match segment {
         SegmentType::Linear => session.free_on(report, on, wanted),
-        SegmentType::Raid1 => Ok(room(session, report, on, wanted)?.extents),
+        SegmentType::Raid1 => Ok(room(session, report, on, wanted)?.sure),
         SegmentType::Striped => {
             let columns = report.stripes.map_or(1, |own| own.layout.columns);
             stripes::free_for(session, report, columns.into(), on, wanted)

@@ -160,8 +160,10 @@ pub fn whole_rows(
 /// The room for striped volumes with so many stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
-    /// Extents of a striped volume.
+    /// Extents of a striped volume, if those that are striped already lie on the named places.
     extents: u64,
+    /// The same wherever they lie.
+    sure: u64,
     /// Free extents, wherever they are.
     free: u64,
 }
@@ -171,7 +173,9 @@ impl Room {
         let free = places::free_on_each(session, report, on)?;
         let striped = report.stripes.map_or(0, |own| own.free_extents);
         let all: u64 = free.iter().sum();
-        Ok(Room { extents: rows_on(&free, columns as usize) * columns + striped, free: all + striped })
+        let made = rows_on(&free, columns as usize) * columns;
+        let sure = if on.is_empty() { made + striped } else { made };
+        Ok(Room { extents: made + striped, sure, free: all + striped })
     }
 }
 
@@ -184,7 +188,7 @@ pub fn free_for(
     on: &[PvPart],
     wanted: u64,
 ) -> Result<u64> {
-    Ok(room(session, report, columns, on, wanted)?.extents)
+    Ok(room(session, report, columns, on, wanted)?.sure)
 }
 
 fn room(session: &mut Session<'_>, report: &GroupReport, columns: u64, on: &[PvPart], wanted: u64) -> Result<Room> {
