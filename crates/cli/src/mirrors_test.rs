@@ -614,3 +614,35 @@ fn copies_are_compared() {
         ",
     );
 }
+
+/// A mirror is of no use in a group that does not open without one of its disks.
+#[test]
+fn a_journal_on_one_disk_is_warned_of() {
+    let mut world = made("--vgmetadatacopies 1 /dev/ubda /dev/ubdb");
+    play(
+        &mut world,
+        "$ lvcreate --type raid1 -L 8M -n m v
+        O|  Logical volume \"m\" created.$
+        E|  WARNING: The journal of volume group \"v\" is on one physical volume, and the group does not open without that one \
+         (vgchange --vgmetadatacopies 2 v keeps it on two).
+        rc=0
+
+        $ lvcreate -L 8M -n l v
+        O|  Logical volume \"l\" created.$
+        rc=0
+
+        $ lvconvert -y -m1 v/l
+        O|  Logical volume v/l successfully converted.$
+        E|  WARNING: The journal of volume group \"v\" is on one physical volume, and the group does not open without that one \
+         (vgchange --vgmetadatacopies 2 v keeps it on two).
+        rc=0
+
+        $ vgchange --vgmetadatacopies 2 v
+        O|  Volume group \"v\" successfully changed$
+        rc=0
+
+        $ lvcreate --type raid1 -L 8M -n n v
+        O|  Logical volume \"n\" created.$
+        rc=0",
+    );
+}

@@ -403,6 +403,9 @@ fn plain(session: &mut Session<'_>, args: &Args, segment: SegmentType) -> Result
     };
     create(session, args, &group, spec, activate, on)?;
     session.console.say(format!("Logical volume \"{name}\" created."));
+    if segment == SegmentType::Raid1 {
+        mirrors::warn_of_journal(session, &report);
+    }
     Ok(())
 }
 

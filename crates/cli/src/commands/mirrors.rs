@@ -246,7 +246,19 @@ pub fn convert(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
         )));
     }
     session.console.say(format!("Logical volume {full} successfully converted."));
+    warn_of_journal(session, report);
     Ok(())
+}
+
+/// Says if the loss of one physical volume keeps the group closed, whatever its mirrors have.
+pub fn warn_of_journal(session: &mut Session<'_>, report: &GroupReport) {
+    if report.journal_copies < 2 {
+        let group = &report.name;
+        session.console.complain(format!(
+            "WARNING: The journal of volume group \"{group}\" is on one physical volume, and the group does not open without that \
+             one (vgchange --vgmetadatacopies 2 {group} keeps it on two)."
+        ));
+    }
 }
 
 /// `lvconvert -m0`, `--type linear`: a mirrored volume and its snapshots keep one copy, not the ones on the named physical
