@@ -29,6 +29,13 @@ pub fn receive(world: &mut Fake, line: &str, stream: &[u8]) -> Printed {
     Printed { out: String::from_utf8(out).unwrap(), err, code }
 }
 
+/// What a command said: this is a part of it, and this is its exit code.
+pub fn said(world: &mut Fake, line: &str, code: u8, part: &str) -> Printed {
+    let done = world.run(line);
+    assert!(done.code == code && format!("{}{}", done.out, done.err).contains(part), "{line}: {done:?}");
+    done
+}
+
 pub fn ok(world: &mut Fake, line: &str) {
     let done = world.run(line);
     assert_eq!(done.code, 0, "{line}: {}", done.err);

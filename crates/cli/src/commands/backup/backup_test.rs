@@ -2,8 +2,8 @@
 //!
 //! Rules BK2 and BK4.
 
-use crate::commands::transfer_world::{contents, ok, two_groups, write};
-use crate::fake::{Fake, Printed};
+use crate::commands::transfer_world::{contents, ok, said, two_groups, write};
+use crate::fake::Fake;
 use rowen_engine::planted::must_be_found;
 
 const CONF: &str = "/etc/rowen/backup.conf";
@@ -18,12 +18,6 @@ fn world() -> Fake {
     world.files.insert(CONF.to_owned(), POLICY.to_owned());
     world.full_after = 1000;
     world
-}
-
-fn said(world: &mut Fake, line: &str, code: u8, part: &str) -> Printed {
-    let done = world.run(line);
-    assert!(done.code == code && format!("{}{}", done.out, done.err).contains(part), "{line}: {done:?}");
-    done
 }
 
 /// Snapshots of the policy in a group, from the oldest to the newest.

@@ -2,8 +2,9 @@
 //!
 //! Rules RP4 and RP5.
 
-use crate::commands::transfer_world::{contents, ok, two_groups, write};
-use crate::fake::{Fake, Printed};
+use super::tests::said;
+use crate::commands::transfer_world::{contents, ok, write};
+use crate::fake::Fake;
 use rowen_engine::planted::must_be_found;
 
 const THERE: &str = "rowen replicate --group vg0 root@h2:vg1";
@@ -15,20 +16,12 @@ const VOLUMES: [&str; 3] = ["db", "log", "www"];
 
 /// Two groups, the second one on the host h2. The first one has three volumes.
 fn world() -> Fake {
-    let mut world = two_groups();
-    world.hosts.insert("root@h2".to_owned(), None);
+    let mut world = super::tests::world();
     for volume in ["log", "www"] {
         ok(&mut world, &format!("lvcreate -L 8M -n {volume} vg0"));
         write(&world, ("vg0", volume), 5, 900, 3);
     }
     world
-}
-
-fn said(world: &mut Fake, line: &str, code: u8, part: &str) -> Printed {
-    world.clock += 60;
-    let done = world.run(line);
-    assert!(done.code == code && format!("{}{}", done.out, done.err).contains(part), "{line}: {done:?}");
-    done
 }
 
 /// Names of a group's volumes.

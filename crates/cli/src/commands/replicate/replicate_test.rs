@@ -2,7 +2,7 @@
 //!
 //! Rules RP1 to RP3.
 
-use crate::commands::transfer_world::{contents, ok, two_groups, write};
+use crate::commands::transfer_world::{self, contents, ok, two_groups, write};
 use crate::fake::{Fake, Printed};
 use rowen_engine::planted::must_be_found;
 
@@ -12,17 +12,16 @@ const THERE: &str = "rowen replicate vg0/db root@h2:vg1/db";
 const PLAIN: &str = "rowen replicate --plain vg0/db root@h2:vg1/db";
 
 /// Two groups, the second one on the host h2.
-fn world() -> Fake {
+pub(super) fn world() -> Fake {
     let mut world = two_groups();
     world.hosts.insert("root@h2".to_owned(), None);
     world
 }
 
-fn said(world: &mut Fake, line: &str, code: u8, part: &str) -> Printed {
+/// A minute later, what a command said.
+pub(super) fn said(world: &mut Fake, line: &str, code: u8, part: &str) -> Printed {
     world.clock += 60;
-    let done = world.run(line);
-    assert!(done.code == code && format!("{}{}", done.out, done.err).contains(part), "{line}: {done:?}");
-    done
+    transfer_world::said(world, line, code, part)
 }
 
 /// Names of a group's volumes, with those who hold them.
