@@ -2,7 +2,7 @@
 
 use super::{IoEngine, sys};
 use crate::reactor::IoFile;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use rowen_engine::disk::PageBuf;
 use std::io;
 use std::mem::forget;
@@ -68,6 +68,8 @@ impl InRing {
         let mut page = PageBuf::zeroed(BYTES);
         let mut ring = IoUring::new(2)?;
         let read = opcode::Read::new(types::Fd(file.fd()), page.as_mut_slice().as_mut_ptr(), BYTES as u32).build();
+        // Who asks waits for no lock of a file that hangs (DT4).
+        let read = read.flags(squeue::Flags::ASYNC);
         // SAFETY: the memory and the file stay until the answer comes, or for ever.
         let queued = unsafe { ring.submission().push(&read) };
         queued.map_err(io::Error::other)?;

@@ -165,6 +165,18 @@ pub fn back(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
     }
 }
 
+/// Whether the kernel promises that a request that is not to wait does not wait. io_uring begins requests on the caller's thread, and
+/// takes what has `poll` and is ready, such as a FUSE file, for a file that never waits (linux io_uring/rw.c,
+/// `io_file_supports_nowait`).
+pub fn promises_no_wait(fd: BorrowedFd<'_>) -> bool {
+    let mut page = PageBuf::zeroed(4096);
+    // Behind every end, so that no disk is asked.
+    let offset = (i64::MAX as u64 & !0xfff) - (1 << 20);
+    let mut memory = [io::IoSliceMut::new(page.as_mut_slice())];
+    let read = rustix::io::preadv2(fd, &mut memory, offset, rustix::io::ReadWriteFlags::NOWAIT);
+    !matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
 /// The size of a file as the kernel knows it: a network filesystem is not asked.
 pub fn known_size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;

@@ -6,10 +6,12 @@ use super::failures::Failures;
 use super::mailbox::{Mailbox, Message};
 use super::witness::{Place, Witness};
 use super::worker;
+use crate::disks::sys;
 use crate::meter::{Begun, Meter, Op};
 use crate::processes;
 use parking_lot::Mutex;
 use rowen_engine::disk::{DiskError, DiskOpKind};
+use rowen_engine::planted;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -44,6 +46,7 @@ impl FileTable {
         let slot = self.free.lock().pop();
         IoFile {
             meter: Meter::for_many_threads(),
+            may_hold_up: !sys::promises_no_wait(fd.as_fd()) && !planted::is("waits_in_kernel"),
             fd,
             slot,
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
@@ -64,6 +67,7 @@ pub(crate) struct IoFile {
     /// Counts the requests.
     pub meter: Meter,
     fd: OwnedFd,
+    may_hold_up: bool,
     slot: Option<u32>,
     /// Tells this file from the one that had the slot before.
     id: u64,
@@ -167,6 +171,12 @@ impl IoFile {
     /// /dev/null from then on. False: a worker is stuck, and its ring still has the file. Not for workers.
     pub fn let_go(&self) -> bool {
         self.leave_rings() && processes::replace_by_null(&[self.fd()]).is_ok()
+    }
+
+    /// Whether the kernel may have a thread that begins a request wait, for a lock that another request has: no worker may be that
+    /// thread (DT4).
+    pub fn may_hold_up(&self) -> bool {
+        self.may_hold_up
     }
 
     pub fn fd(&self) -> RawFd {

@@ -301,7 +301,7 @@ impl Ring {
                 }
             };
         }
-        let entry = match active.request.kind {
+        let mut entry = match active.request.kind {
             DiskOpKind::Read => on_file!(|fd| opcode::Read::new(fd, memory, len).offset(offset).build()),
             DiskOpKind::Write => on_file!(|fd| opcode::Write::new(fd, memory, len).offset(offset).build()),
             DiskOpKind::Flush => on_file!(|fd| opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build()),
@@ -309,6 +309,9 @@ impl Ring {
                 on_file!(|fd| opcode::Fallocate::new(fd, u64::from(len)).offset(offset).mode(PUNCH).build())
             }
         };
+        if part.file.may_hold_up() {
+            entry = entry.flags(squeue::Flags::ASYNC);
+        }
         let follows = self.tail == Some((part.file.fd(), offset));
         self.tail = Some((part.file.fd(), offset + u64::from(len)));
         let queued = self.ring.submission().len();

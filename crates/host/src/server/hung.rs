@@ -10,6 +10,9 @@
 //!   The requests that hang keep their memory and the descriptor of their disk. Nobody takes their answers, and
 //!   nobody can use the disk before they have ended.
 //! * DT3 If the group needs the disk, its requests wait. An event says so once, and another that it answers again.
+//! * DT4 No worker waits for a lock of a disk that hangs. io_uring begins requests on the worker's own thread, and on files
+//!   whose kernel code makes no promise such a request may wait, for example for a flush. To such files every request
+//!   is begun by a thread of the kernel. The server would watch nothing and answer nobody otherwise, and could not be ended.
 //!
 //! Looks are counted besides the time, because this process may be stopped meanwhile, and find the answers later.
 

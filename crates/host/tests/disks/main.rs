@@ -1,6 +1,8 @@
 //! Real disks against the contract, and the ways in which opening one is refused.
 #![allow(clippy::unwrap_used)]
 
+mod silent;
+
 use rowen_engine::disk::{DiskError, DiskOp, Disks, PageBuf, PvIndex, Segment, Segments, back, start};
 use rowen_host::disks::suite::{BlockOn, CONTRACT, REFUSALS};
 use rowen_host::disks::{IoEngine, OpenMode, PvSet, Reason};
