@@ -327,8 +327,8 @@ pub trait Backend {
     fn history(&mut self) -> Vec<Kept>;
     /// Follows the events of groups from now on.
     fn follow(&mut self) -> Follow;
-    /// Sets the caller of all later requests to servers.
-    fn introduce(&mut self, caller: Caller);
+    /// Sets the caller of all later requests to servers. `only_shows`: they are waited for a limited time.
+    fn introduce(&mut self, caller: Caller, only_shows: bool);
     /// The settings of the files. The error has LVM's messages.
     fn settings(&mut self) -> std::result::Result<Loaded, String>;
     /// Keeps a copy of the group's metadata, at `path` or, as `settings` say, in the usual place.

@@ -47,6 +47,12 @@ impl Command {
         self.is_lvm || matches!(self.name, "snapshot" | "revert" | "fullreport" | "tags" | "dumpconfig" | "config")
     }
 
+    /// Whether it only shows what groups are and do. Then it ends in a limited time, whatever hangs.
+    pub fn only_shows(&self) -> bool {
+        let listings = ["pvs", "vgs", "lvs", "fullreport", "pvdisplay", "vgdisplay", "lvdisplay", "vgscan", "lvscan"];
+        listings.contains(&self.name) || matches!(self.name, "tree" | "features" | "stats")
+    }
+
     /// Whether it may be called by its name alone: LVM's, and what programs know from elsewhere.
     pub fn has_own_name(&self) -> bool {
         self.is_lvm || matches!(self.name, "thin_send" | "thin_recv")

@@ -699,7 +699,7 @@ impl Backend for Fake {
         Box::new(move || coming.next())
     }
 
-    fn introduce(&mut self, caller: Caller) {
+    fn introduce(&mut self, caller: Caller, _only_shows: bool) {
         self.callers.push(caller);
     }
 

@@ -507,8 +507,9 @@ impl Backend for Host {
         Box::new(move || Some(follower.poll()))
     }
 
-    fn introduce(&mut self, caller: Caller) {
+    fn introduce(&mut self, caller: Caller, only_shows: bool) {
         server::introduce(caller);
+        rowen_host::patience::begin(only_shows);
     }
 
     fn settings(&mut self) -> Result<Loaded, String> {

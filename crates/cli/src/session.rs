@@ -1,7 +1,7 @@
 //! The context of a command: the host, the console and the options that all commands share. Requests that change
 //! something go through [`Session::change`], which `--test` stops.
 
-use crate::backend::{Answer, Backend, Trouble};
+use crate::backend::{Answer, Asker, Backend, Trouble};
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
@@ -14,6 +14,7 @@ use rowen_control::names;
 use rowen_control::paths::{self, Target};
 use rowen_control::protocol::{Caller, ErrorKind, GroupReport, Outcome, PvPart, Request, VolumeReport};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The interval of checks while space is being freed, and the number of checks without a change after which a command
@@ -106,6 +107,31 @@ pub fn no_group(name: &str) -> String {
 /// LVM's line for a volume that does not exist.
 pub fn no_volume(group: &str, name: &str) -> String {
     format!("Failed to find logical volume \"{group}/{name}\"")
+}
+
+/// So many groups are asked at once.
+const AT_ONCE: usize = 16;
+
+/// What a group's server said before its answer, and that.
+type Answered = (Vec<Outcome>, Answer<Outcome>);
+
+fn side_by_side(askers: Vec<(&String, Asker)>, request: &Request) -> BTreeMap<String, Answered> {
+    let (askers, answers) = (Mutex::new(askers), Mutex::new(BTreeMap::new()));
+    let count = AT_ONCE.min(lock(&askers).len());
+    let work = || {
+        loop {
+            let Some((name, mut asker)) = lock(&askers).pop() else { return };
+            let mut shown = Vec::new();
+            let answer = asker(request.clone(), &mut |outcome| shown.push(outcome));
+            lock(&answers).insert(name.clone(), (shown, answer));
+        }
+    };
+    std::thread::scope(|threads| (0..count).for_each(|_| drop(threads.spawn(work))));
+    answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn show(console: &mut Console<'_>, outcome: Outcome) {
@@ -225,14 +251,13 @@ impl Session<'_> {
     /// if a group could not be reported; the reason has been printed.
     pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
         let is_all = names.is_empty();
-        let names = if is_all { self.backend.groups()? } else { names.to_vec() };
+        let mut names = if is_all { self.backend.groups()? } else { names.to_vec() };
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         let mut reports: Vec<GroupReport> = Vec::with_capacity(names.len());
         let mut is_incomplete = false;
-        for name in names {
-            if reports.iter().any(|report| report.name == name) {
-                continue;
-            }
-            match self.report_with(&name, with_use) {
+        for (name, report) in self.reports_of_all(&names, with_use) {
+            match report {
                 Ok(report) => reports.push(report),
                 Err(_) if is_all && self.is_gone(&name) => {}
                 Err(failure) => {
@@ -242,6 +267,27 @@ impl Session<'_> {
             }
         }
         Ok((reports, is_incomplete))
+    }
+
+    /// The reports of these groups, in this order. They are asked side by side where the host can do that: one whose server does
+    /// not answer holds up no other.
+    pub fn reports_of_all(&mut self, names: &[String], with_use: bool) -> Vec<(String, Result<GroupReport>)> {
+        let request = Request::Report { with_use };
+        let is_fit = |name: &&String| names::check_form(name).is_ok();
+        let askers: Vec<_> = match names {
+            [] | [_] => Vec::new(),
+            many => many.iter().filter(is_fit).map_while(|name| Some((name, self.backend.asker(name)?))).collect(),
+        };
+        let mut answers = side_by_side(askers, &request);
+        let mut report = |name: &String| {
+            let (shown, answer) = answers.remove(name).unwrap_or_else(|| (Vec::new(), self.ask(name, request.clone())));
+            shown.into_iter().for_each(|outcome| self.show(outcome));
+            match answer? {
+                Outcome::Report(report) => Ok(*report),
+                other => Err(unexpected(name, &other)),
+            }
+        };
+        names.iter().map(|name| (name.clone(), report(name))).collect()
     }
 
     /// Whether a group that was just found and was not named has been removed since.

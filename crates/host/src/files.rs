@@ -7,9 +7,8 @@
 //!   filesystem is read by a helper, and waited for a limited time. So a file below the system directory holds up no
 //!   process: a command says which file it is, and ends.
 
-use crate::devices::probe;
 use crate::helper::{Job, Session, is_late};
-use crate::{planted, processes};
+use crate::{patience, planted, processes};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -141,7 +140,7 @@ pub(crate) fn answer(asked: &Asked) -> Told {
 
 /// How long a filesystem may take to answer.
 pub(crate) fn limit() -> Duration {
-    probe::timeout()
+    patience::limit()
 }
 
 /// That nothing came in time.

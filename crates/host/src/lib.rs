@@ -16,6 +16,7 @@ mod last_failure;
 pub mod meter;
 mod notify;
 pub mod paths;
+pub mod patience;
 #[doc(hidden)]
 pub mod planted;
 mod processes;

@@ -17,6 +17,7 @@ use rowen_control::protocol::{
     VolumePlaces, VolumeReport, VolumeState,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
+use std::collections::HashSet;
 
 /// The kind of report, by `--segments`.
 fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
@@ -199,23 +200,20 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
     let is_all = args.positionals.is_empty();
     let is_named = |label: &LabelledPv| is_all || paths.contains(&label.path);
     labels.retain(|label| !tags.is_empty() || is_named(label));
-    let mut failed: Vec<String> = Vec::new();
     let mut names: Vec<String> = labels.iter().filter_map(|label| label.group.clone()).collect();
     if is_all || !tags.is_empty() {
         // Devices whose label cannot be read any more: their servers report them. No server is started for that.
         names.extend(session.backend.served_groups());
     }
-    for name in names {
-        if devices.reports.iter().any(|report| report.name == name) || failed.contains(&name) {
-            continue;
-        }
-        match session.report_with(&name, with_use) {
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    for (name, report) in session.reports_of_all(&names, with_use) {
+        match report {
             Ok(report) => devices.reports.push(report),
-            Err(_) if session.is_gone(&name) => failed.push(name),
+            Err(_) if session.is_gone(&name) => {}
             Err(failure) => {
                 session.tell(&failure);
                 devices.has_closed_groups = true;
-                failed.push(name);
             }
         }
     }

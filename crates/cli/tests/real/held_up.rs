@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// What it says and how it ends, which has to be soon.
-fn soon(world: &World, line: &str) -> Output {
+pub fn soon(world: &World, line: &str) -> Output {
     let mut command = world.command(line);
     command.env("ROWEN_PROBE_SECONDS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,6 +1,6 @@
 //! `rowen iostat` and `rowen metrics` over real devices: what was written is counted, and nothing that hangs holds them up.
 
-use crate::world::{World, tool};
+use crate::world::{Stopped, World, tool};
 use std::time::{Duration, Instant};
 
 /// What the commands promise.
@@ -21,22 +21,6 @@ fn write(world: &World, volume: &str, block: &str, count: &str) {
     let node = world.node(volume);
     let (of, block, count) = (format!("of={}", node.display()), format!("bs={block}"), format!("count={count}"));
     tool("dd", &["if=/dev/zero", &of, &block, &count, "oflag=direct", "status=none"]);
-}
-
-/// A server that is stopped goes on when this goes.
-struct Stopped(String);
-
-impl Stopped {
-    fn new(pid: i32) -> Stopped {
-        tool("kill", &["-STOP", &pid.to_string()]);
-        Stopped(pid.to_string())
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        tool("kill", &["-CONT", &self.0]);
-    }
 }
 
 #[test]

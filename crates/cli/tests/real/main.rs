@@ -18,6 +18,7 @@ mod memory;
 mod mirrors;
 mod missing;
 mod moves;
+mod patience;
 mod read_only;
 mod replicate;
 mod resized_disks;

@@ -1,6 +1,6 @@
 //! `rowen status` over groups with which something is wrong: it names it within two seconds, and shows the others.
 
-use crate::world::{MIB, Running, World, tool};
+use crate::world::{MIB, Running, Stopped, World, tool};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -55,22 +55,6 @@ pub fn kill_both(world: &World) {
     kill("-STOP", &keeper);
     kill("-KILL", server);
     kill("-KILL", keeper);
-}
-
-/// A signal that stops a process, taken back when this goes.
-struct Stopped(i32);
-
-impl Stopped {
-    fn new(pid: i32) -> Stopped {
-        kill("-STOP", pid);
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        kill("-CONT", self.0);
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `rowen top` in a terminal: it draws, obeys keys and signals whatever hangs, and leaves the terminal as it was.
 
-use crate::world::{Running, World};
+use crate::world::{Running, Stopped, World};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -115,23 +115,6 @@ impl Terminal {
     }
 }
 
-/// A server that was stopped goes on when this goes.
-struct Stopped(Pid);
-
-impl Stopped {
-    fn new(world: &World) -> Stopped {
-        let pid = Pid::from_raw(world.server().unwrap()).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _may_be_gone = kill_process(self.0, Signal::CONT);
-    }
-}
-
 #[test]
 fn it_draws_and_ends_with_the_terminal_as_it_was() {
     let world = World::new("top", 64);
@@ -159,7 +142,7 @@ fn keys_are_obeyed_while_a_server_hangs() {
     other.ok("lvcreate -y -L 8M -n lv VG");
     let mut terminal = Terminal::top(&world, "top");
     terminal.sees("serving");
-    let stopped = Stopped::new(&world);
+    let stopped = Stopped::new(world.server().unwrap());
     terminal.sees("not answering");
     // TO1: looks go on, and so do keys.
     terminal.press("?");
@@ -167,7 +150,7 @@ fn keys_are_obeyed_while_a_server_hangs() {
     terminal.press("1");
     drop(stopped);
     terminal.sees("serving");
-    let stopped = Stopped::new(&world);
+    let stopped = Stopped::new(world.server().unwrap());
     terminal.press("q");
     assert_eq!(terminal.end().code(), Some(0));
     terminal.is_given_back();
@@ -237,7 +220,7 @@ fn without_a_terminal_there_is_one_frame_as_text() {
     let output = world.run("top --once VG nosuch");
     assert_eq!(output.status.code(), Some(5));
     assert!(String::from_utf8(output.stdout).unwrap().contains("nosuch: there is no such volume group"));
-    let stopped = Stopped::new(&world);
+    let stopped = Stopped::new(world.server().unwrap());
     let begun = Instant::now();
     let frame = world.ok("top --once VG");
     assert!(frame.contains("not answering") && frame.contains("kill -CONT"), "{frame}");

@@ -1,6 +1,7 @@
 //! A directory, a group, mounts, children: each test has its own and shares nothing that has a name. Dropped, also by a
 //! failure, a world leaves nothing.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -142,6 +143,23 @@ impl Drop for World {
         if !self.is_beside {
             let _left = fs::remove_dir_all(&self.dir);
         }
+    }
+}
+
+/// A process that is stopped, until this is dropped.
+pub struct Stopped(Pid);
+
+impl Stopped {
+    pub fn new(pid: i32) -> Stopped {
+        let pid = Pid::from_raw(pid).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _may_be_gone = kill_process(self.0, Signal::CONT);
     }
 }
 

@@ -6,6 +6,7 @@ use super::plain::Plain;
 use super::scan::known_paths;
 use crate::disks::OpenMode;
 use crate::helper::{Job, Session, is_late};
+use crate::patience;
 use parking_lot::Mutex;
 use rowen_control::protocol::write_frame;
 use rowen_engine::disk::PageBuf;
@@ -49,7 +50,7 @@ pub fn formats() -> Result<Formats, Error> {
     let mut session = Session::start(Job::LookAtFormats(paths.clone())).map_err(failed)?;
     let (mut found, mut silent) = (Vec::new(), paths.clone());
     for _ in 0..paths.len() {
-        let probed = match session.receive::<Probed>(super::probe::timeout()) {
+        let probed = match session.receive::<Probed>(patience::for_devices()) {
             Ok(probed) => probed,
             Err(e) if is_late(&e) => return Ok((found, silent)),
             Err(e) => return Err(failed(e)),

@@ -1,5 +1,5 @@
 //! Opens a device through a helper process, which passes the open file. If the device hangs when it is opened or first
-//! read, the caller waits for at most [`probe::timeout`], and can end at any time. The exclusive hold belongs to the
+//! read, the caller waits for at most [`patience::limit`], and can end at any time. The exclusive hold belongs to the
 //! open file, so it is passed with it.
 //!
 //! * H12 A helper opens a device that joins, and passes the open file to the server. A device that does not answer is
@@ -7,11 +7,10 @@
 
 use super::Error;
 use super::plain::Plain;
-use super::probe;
 use crate::disks::open::{self, Opened};
 use crate::disks::{OpenError, OpenMode, Reason};
 use crate::helper::{Job, Session, is_late};
-use crate::planted;
+use crate::{patience, planted};
 use rowen_control::protocol::write_frame;
 use rowen_engine::disk::PvGeometry;
 use rustix::net::{
@@ -95,7 +94,7 @@ pub fn open(path: &Path, mode: OpenMode) -> Result<Plain, Error> {
         planted::reached()("opening");
         return Plain::open_here(path, mode);
     }
-    let limit = probe::timeout();
+    let limit = patience::for_devices();
     let mut session =
         Session::start(Job::Open { path: path.to_owned(), alone: mode == OpenMode::Exclusive }).map_err(failed)?;
     let answer: Result<Handed, Refused> = session.receive(limit).map_err(failed)?;

@@ -1,12 +1,12 @@
 //! Reads devices through a helper process. A device may never answer, for instance a dead path, or a file on a volume
-//! whose server is gone. The caller then waits for at most [`timeout`], and can end at any time.
+//! whose server is gone. The caller then waits for a limited time ([`patience`]), and can end at any time.
 
 use super::Error;
 use super::plain::{Identity, Plain, PlainDisks, block_on};
 use super::scan::{Pv, PvState};
 use crate::disks::OpenMode;
 use crate::helper::{Job, Session, is_late};
-use crate::planted;
+use crate::{patience, planted};
 use parking_lot::Mutex;
 use rowen_control::names;
 use rowen_control::protocol::write_frame;
@@ -15,6 +15,7 @@ use rowen_engine::format::tally::{TALLY_OFFSET, Tally};
 use rowen_engine::group::{Group, PvLabel, PvMembership};
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,13 +24,6 @@ use std::time::{Duration, Instant};
 
 /// This many devices are read at a time, so that disks that have to spin up do so together.
 const AT_ONCE: usize = 16;
-
-/// How long to wait for the next answer. A disk takes ten seconds to spin up. The environment may change it, for tests
-/// and unusual hosts: `ROWEN_PROBE_SECONDS`.
-pub fn timeout() -> Duration {
-    let seconds = std::env::var("ROWEN_PROBE_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(20))
-}
 
 /// What is at a path: a file or block device that can be read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -141,16 +135,22 @@ struct Probed {
 
 /// What is at each of these paths; nothing if it cannot be read or does not answer. The latter is reported.
 pub fn probe(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    let (found, silent) = ask(paths, timeout)?;
-    for path in silent {
+    let (found, silent) = ask(paths, patience::for_devices)?;
+    silent.into_iter().for_each(warn_once);
+    Ok(found)
+}
+
+/// A command may search several times.
+fn warn_once(path: PathBuf) {
+    static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if WARNED.lock().insert(path.clone()) {
         eprintln!("  WARNING: {} does not answer and is left out.", path.display());
     }
-    Ok(found)
 }
 
 /// The same where each must answer.
 pub fn probe_all(paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Error> {
-    match ask(paths, timeout)? {
+    match ask(paths, patience::for_devices)? {
         (found, silent) if silent.is_empty() => Ok(found),
         (_, silent) => Err(Error::Silent(silent[0].clone())),
     }

@@ -2,9 +2,10 @@
 //! copy of it.
 
 use super::plain::Plain;
-use super::probe::{side_by_side, timeout};
+use super::probe::side_by_side;
 use crate::disks::OpenMode;
 use crate::helper::{Job, Session};
+use crate::patience;
 use crate::reactor::SAMPLE;
 use parking_lot::Mutex;
 use rowen_control::protocol::write_frame;
@@ -43,7 +44,7 @@ pub fn samples(asked: &[Asked]) -> io::Result<Vec<Option<Sample>>> {
     }
     let mut session = Session::start(Job::Sample(asked.to_vec()))?;
     for _ in asked {
-        let sampled: Sampled = session.receive(timeout())?;
+        let sampled: Sampled = session.receive(patience::for_devices())?;
         let place = found.get_mut(sampled.at).ok_or(io::ErrorKind::InvalidData)?;
         *place = sampled.found;
     }

@@ -1,10 +1,11 @@
 //! A command's end of the control socket.
 
-use super::start::ensure_running;
-use crate::paths;
+use super::start::{ensure_running, late};
 use crate::sockets::Reach;
+use crate::{paths, patience};
 use parking_lot::Mutex;
 use rowen_control::protocol::{self, Caller, ErrorKind, Outcome, Request};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub enum ConnectError {
         kind: ErrorKind,
         message: String,
     },
+    /// It does not answer in the time that this command has (PA1).
+    Late,
     Io(io::Error),
 }
 
@@ -46,6 +49,19 @@ fn is_absence(error: &io::Error) -> bool {
         error.kind(),
         NotFound | ConnectionRefused | ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof
     )
+}
+
+/// A connection to a socket. The queue of connections may be full, and nobody take one from it.
+fn connect(reach: &Reach) -> io::Result<UnixStream> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience::for_server())?;
+    rustix::net::connect(&socket, &reach.address()?)?;
+    Ok(socket.into())
+}
+
+/// Whether a socket's time was up.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// How long a server may take to answer an upgrade: it waits for changes under way.
@@ -78,9 +94,13 @@ impl Client {
     }
 
     fn greet(group: &str, version: u32) -> Result<(Client, Outcome), ConnectError> {
-        let absent = |e: io::Error| if is_absence(&e) { ConnectError::NotRunning } else { ConnectError::Io(e) };
+        let absent = |e: io::Error| match e {
+            e if is_absence(&e) => ConnectError::NotRunning,
+            e if is_late(&e) => ConnectError::Late,
+            e => ConnectError::Io(e),
+        };
         let reach = Reach::of(paths::control_socket(group)).map_err(absent)?;
-        let stream = UnixStream::connect(reach.path()).map_err(absent)?;
+        let stream = connect(&reach).map_err(absent)?;
         let mut client = Client { group: group.to_owned(), stream };
         match client.request(&Request::Hello { version, caller: CALLER.lock().clone().unwrap_or_default() }) {
             Ok(Outcome::Error { kind: ErrorKind::Closed, .. }) => Err(ConnectError::NotRunning),
@@ -97,6 +117,9 @@ impl Client {
 
     /// The same, with a look at the news that come before the final outcome.
     pub fn request_with(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> io::Result<Outcome> {
+        if let Some(left) = patience::for_server() {
+            self.stream.set_read_timeout(Some(left))?;
+        }
         protocol::write_request(&mut self.stream, request)?;
         loop {
             match protocol::read_frame::<Outcome>(&mut self.stream)? {
@@ -119,6 +142,7 @@ impl Client {
                 // Whether this one was begun is no matter.
                 Err(e) if request.traits().is_repeatable && is_absence(&e) => {}
                 Ok(outcome) => return outcome,
+                Err(e) if is_late(&e) && patience::for_server().is_some() => return late(&self.group).into(),
                 Err(e) => {
                     return Outcome::Error {
                         kind: ErrorKind::Closed,

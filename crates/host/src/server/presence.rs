@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Held by a server while it runs. The kernel releases it when the process ends, however it ends.
 pub struct Presence {
@@ -17,6 +18,9 @@ pub struct Presence {
 /// Another server runs; its process number, where it wrote it down.
 #[derive(Debug)]
 pub struct Taken(pub Option<u32>);
+
+/// How often a lock is tried.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// How often the directory may go between its making and the opening of a file in it.
 const GOES: usize = 100;
@@ -93,6 +97,19 @@ impl StartLock {
         let path = paths::start_lock(group);
         match lock(&path, true)? {
             Ok(file) | Err(file) => Ok(StartLock { file, path }),
+        }
+    }
+
+    /// The same until `end`; none: another command has it still.
+    pub fn take_until(group: &str, end: Option<Instant>) -> io::Result<Option<StartLock>> {
+        let Some(end) = end else { return StartLock::take(group).map(Some) };
+        let path = paths::start_lock(group);
+        loop {
+            match lock(&path, false)? {
+                Ok(file) => return Ok(Some(StartLock { file, path })),
+                Err(_) if Instant::now() >= end => return Ok(None),
+                Err(_) => std::thread::sleep(RETRY),
+            }
         }
     }
 

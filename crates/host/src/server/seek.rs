@@ -1,7 +1,7 @@
 //! The search for the devices of physical volumes: at paths, and after devices have changed anywhere (RT4).
 
 use crate::devices::probe::{self, Found};
-use crate::{devices, processes};
+use crate::{devices, patience, processes};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Seeker {
     ) -> Result<Vec<(PathBuf, Found)>, devices::Error> {
         let others: Vec<PathBuf> = devices::file_paths().into_iter().filter(|path| !paths.contains(path)).collect();
         paths.extend(others);
-        let (at_paths, silent) = probe::probe_until(&paths, Instant::now() + probe::timeout())?;
+        let (at_paths, silent) = probe::probe_until(&paths, Instant::now() + patience::limit())?;
         self.silent = silent;
         let mut seen: Vec<(PathBuf, Found)> =
             paths.into_iter().zip(at_paths).filter_map(|(path, found)| Some((path, found?))).collect();
@@ -43,7 +43,7 @@ impl Seeker {
             let devices = fingerprint();
             if devices != self.devices {
                 self.devices = devices;
-                seen.extend(devices::candidates_until(Instant::now() + probe::timeout())?);
+                seen.extend(devices::candidates_until(Instant::now() + patience::limit())?);
             }
         }
         Ok(seen)

@@ -10,11 +10,14 @@
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
 use super::{LAUNCHED_BY_COMMAND, left, log, lost, renaming, systemd};
-use crate::{devices, export, keeper, paths, planted, programs};
+use crate::{devices, export, keeper, paths, patience, planted, programs};
 use rowen_control::names;
 use rowen_control::protocol::{ErrorKind, Outcome};
 use rowen_control::service::failure::{Failure, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +27,15 @@ const OTHERS_START: Duration = Duration::from_secs(30);
 
 fn system(group: &str, doing: &str, source: impl std::fmt::Display) -> Failure {
     let message = format!("Cannot {doing} the server of volume group \"{group}\": {source}.");
+    Failure { kind: ErrorKind::Internal, message }
+}
+
+/// That the server did not answer in the time that a look has (PA1).
+pub(super) fn late(group: &str) -> Failure {
+    let seconds = patience::limit().as_secs();
+    let message = format!(
+        "The server of volume group \"{group}\" does not answer within {seconds} s. For what it waits: rowen status {group}"
+    );
     Failure { kind: ErrorKind::Internal, message }
 }
 
@@ -37,6 +49,7 @@ pub fn connect(group: &str) -> Result<Option<Client>> {
         Ok(client) => Ok(Some(client)),
         Err(ConnectError::NotRunning) => Ok(None),
         Err(ConnectError::Refused { kind, message }) => Err(Failure { kind, message }),
+        Err(ConnectError::Late) => Err(late(group)),
         Err(ConnectError::Io(source)) => Err(system(group, "reach", source)),
     }
 }
@@ -51,8 +64,11 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     devices::find_group_but(group, &lost::noted(group), &lost::paths_of_noted(group))
         .or_else(|_| devices::find_group(group))?;
 
-    let mut lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
-    let deadline = Instant::now() + OTHERS_START;
+    // PA1
+    let end = patience::for_server().map(|left| Instant::now() + left);
+    let take = || StartLock::take_until(group, end).map_err(|e| system(group, "start", e))?.ok_or_else(|| late(group));
+    let mut lock = take()?;
+    let deadline = end.unwrap_or_else(|| Instant::now() + OTHERS_START);
     loop {
         if let Some(client) = connect(group)? {
             return Ok(client);
@@ -64,15 +80,16 @@ pub fn ensure_running(group: &str) -> Result<Client> {
                 None => std::thread::sleep(Duration::from_millis(20)),
             }
         }
-        let launched = launch(group);
+        let launched = launch(group, end);
         // EN3
         if !lock.counts() && Instant::now() < deadline && !planted::is("start_gives_up") {
-            lock = StartLock::take(group).map_err(|e| system(group, "start", e))?;
+            lock = take()?;
             continue;
         }
         match launched.map_err(|e| system(group, "start", e))? {
             Launch::Serving => {}
             Launch::Failed(error) => return Err(error),
+            Launch::Late => return Err(late(group)),
             // Somebody else's server is on its way, or on its way out.
             Launch::AlreadyServed(error) if Instant::now() > deadline => return Err(error),
             Launch::AlreadyServed(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -103,6 +120,8 @@ enum Launch {
     Serving,
     AlreadyServed(Failure),
     Failed(Failure),
+    /// It is starting still.
+    Late,
 }
 
 /// What a caller left open, for instance a volume or a file on one, would be in use for as long as the server and its keeper
@@ -112,8 +131,8 @@ fn leave_callers_descriptors() {
     unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Starts `rowen serve` and waits for its word.
-fn launch(group: &str) -> io::Result<Launch> {
+/// Starts `rowen serve` and waits for its word, until `end`.
+fn launch(group: &str, end: Option<Instant>) -> io::Result<Launch> {
     leave_callers_descriptors();
     let log = log::open(&paths::server_log(group))?;
     let program = program()?;
@@ -129,6 +148,9 @@ fn launch(group: &str) -> io::Result<Launch> {
         .stderr(log)
         .spawn()?;
     let mut word = child.stdout.take().ok_or_else(|| io::Error::other("its standard output is closed"))?;
+    if !comes_before(end, &word)? {
+        return Ok(Launch::Late);
+    }
     let answer = rowen_control::protocol::read_frame::<Outcome>(&mut word);
     Ok(match answer {
         Ok(Some(Outcome::Ok)) => Launch::Serving,
@@ -146,6 +168,19 @@ fn launch(group: &str) -> io::Result<Launch> {
             Launch::Failed(Failure { kind: ErrorKind::Internal, message })
         }
     })
+}
+
+/// Waits for a word in this pipe, or for its end.
+fn comes_before(end: Option<Instant>, word: impl AsFd) -> io::Result<bool> {
+    let Some(end) = end else { return Ok(true) };
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match rustix::event::poll(&mut [PollFd::new(&word, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            polled => return Ok(polled? > 0),
+        }
+    }
 }
 
 /// This program, also when its file was replaced since it was started.

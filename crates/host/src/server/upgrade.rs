@@ -154,6 +154,9 @@ fn reach(group: &str) -> Result<Option<(client::Stable, Old)>> {
                 return Err(failed(group, ErrorKind::Version, format!("{message}\n{}", by_hand(group, "server"))));
             }
             Err(ConnectError::Refused { kind, message }) => return Err(failed(group, kind, message)),
+            Err(ConnectError::Late) => {
+                return Err(failed(group, ErrorKind::Internal, "its server does not answer.".to_owned()));
+            }
             Err(ConnectError::Io(e)) => return Err(failed(group, ErrorKind::Internal, format!("its server: {e}."))),
         }
     }
