@@ -242,3 +242,15 @@ fn a_lost_disk_leaves_for_good() {
         rc=0",
     );
 }
+
+/// The copy of the journal on the missing disk counts, and is not written.
+#[test]
+fn a_copy_of_the_journal_on_a_missing_disk_is_told() {
+    play(
+        &mut lost().0,
+        "$ vgchange --vgmetadatacopies 2 v
+        E|  WARNING: The journal of volume group \"v\" is written to one physical volume alone: its other copy is on one that is \
+         missing. It is written again when that one is back; for a copy elsewhere remove it first (vgreduce --removemissing v).
+        rc=0",
+    );
+}

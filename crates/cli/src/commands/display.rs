@@ -13,7 +13,7 @@ use crate::report::row::Segment;
 use crate::report::select::Criteria;
 use crate::report::time::TimeFormat;
 use crate::report::value::Value;
-use crate::roles::{Role, extent_bytes, extents_of, is_mirror, role, shown_blocks};
+use crate::roles::{Role, extent_bytes, extents_of, is_mirror, is_sparse, role, shown_blocks};
 use crate::session::Session;
 use rowen_control::paths::node_path;
 use rowen_control::protocol::{GroupReport, PvReport, VolumePlaces, VolumeState};
@@ -238,10 +238,11 @@ fn volume_maps(page: &mut Page, lv: &Lv<'_>) {
     for segment in segments(lv) {
         let last = (segment.start + segment.extents).saturating_sub(1);
         let role = role(lv.volume);
-        let kind = if role == Role::Thin { "Virtual" } else { "Logical" };
+        let is_thin = role == Role::Thin && !is_sparse(lv.volume);
+        let kind = if is_thin { "Virtual" } else { "Logical" };
         page.line(format!("{kind} extents {} to {last}:", segment.start));
         match (role, segment.share) {
-            (Role::Thin, _) => {
+            (Role::Thin, _) if is_thin => {
                 page.line("  Type\t\tthin");
                 page.line(format!("  Device ID\t\t{}", lv.volume.id));
             }

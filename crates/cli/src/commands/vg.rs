@@ -265,8 +265,12 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
             session.change(name, Request::ChangeGroup { change: change.clone() })?;
             session.console.say(format!("Volume group \"{name}\" successfully changed"));
         }
-        if let Some(copies) = copies.filter(|copies| u64::from(*copies) != report.journal_copies) {
-            keep_journal(session, name, copies)?;
+        match copies {
+            Some(wanted) if u64::from(wanted) != report.journal_copies => keep_journal(session, name, wanted)?,
+            Some(wanted) if u64::from(wanted) > report.journal_copies_written => {
+                tell_of_unwritten_copy(session, &report)
+            }
+            _ => {}
         }
         match activation {
             Some(activation) => switch(session, args, &report, activation),
@@ -279,6 +283,15 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
 fn journal_copies(args: &Args) -> Option<u8> {
     let asked = args.text(Opt::VgMetadataCopies).or_else(|| args.text(Opt::GroupMetadataCopies))?;
     Some(if asked == "1" { 1 } else { 2 })
+}
+
+/// The group has as many copies as were asked for, and one is not written.
+fn tell_of_unwritten_copy(session: &mut Session<'_>, report: &GroupReport) {
+    let group = &report.name;
+    session.console.complain(format!(
+        "WARNING: The journal of volume group \"{group}\" is written to one physical volume alone: its other copy is on one that is \
+         missing. It is written again when that one is back; for a copy elsewhere remove it first (vgreduce --removemissing {group})."
+    ));
 }
 
 fn keep_journal(session: &mut Session<'_>, name: &str, copies: u8) -> Result {

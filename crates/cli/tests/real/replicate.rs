@@ -230,7 +230,8 @@ fn policies_take_send_and_remove() {
     rot(&from.node("db"), place, &to.dir.join("pv"));
     let damaged = from.run("backup verify");
     let told = String::from_utf8_lossy(&damaged.stdout);
-    assert!(damaged.status.code() == Some(1) && told.contains(&format!("differs, first at byte {place}")), "{told}");
+    let differs = format!("differs, first in the 4096 bytes at byte {place} of the volume");
+    assert!(damaged.status.code() == Some(1) && told.contains(&differs), "{told}");
 }
 
 const BLOCK: usize = 4096;

@@ -203,7 +203,9 @@ impl Copy {
         let name = self.snapshot().unwrap_or("its newest snapshot");
         let (mark, told) = match &self.found {
             Found::Same => ("ok", format!("{name} is the same, {}", size.trim())),
-            Found::Different(byte) => ("DIFF", format!("{name} differs, first at byte {byte}")),
+            Found::Different(byte) => {
+                ("DIFF", format!("{name} differs, first in the {BLOCK_SIZE} bytes at byte {byte} of the volume"))
+            }
             Found::NotCompared(_) => ("FAIL", format!("{name} was not compared")),
         };
         let (from, to) = (self.from.shown(), self.to.shown());
@@ -227,7 +229,7 @@ impl Copy {
         json!({
             "policy": self.policy, "volume": self.from.full(), "target": self.target, "to": self.to.shown(),
             "snapshot": self.snapshot(), "bytes": self.bytes(), "result": result,
-            "first_difference": first, "problem": problem,
+            "first_difference": first, "first_difference_bytes": first.map(|_| BLOCK_SIZE), "problem": problem,
         })
     }
 }

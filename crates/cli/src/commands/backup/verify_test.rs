@@ -40,7 +40,8 @@ fn compared() {
     said(&mut world, "rowen backup verify nightly", 0, "is the same");
     let block = contents(&world, "vg1", "db")[1501 * BLOCK..][..BLOCK].to_vec();
     world.memory("vg1").rot(&block);
-    let done = said(&mut world, "rowen backup verify", 1, "differs, first at byte 6148096");
+    let done =
+        said(&mut world, "rowen backup verify", 1, "differs, first in the 4096 bytes at byte 6148096 of the volume");
     assert!(done.out.starts_with("  DIFF nightly vg0/db at h2"), "{done:?}");
     assert!(done.out.contains("remove root@h2:vg1/db and its snapshots"), "{done:?}");
     let done = said(&mut world, "rowen backup verify --json", 1, "\"result\": \"different\"");
