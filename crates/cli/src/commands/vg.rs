@@ -268,7 +268,7 @@ pub fn change(session: &mut Session<'_>, args: &Args) -> Result {
         match copies {
             Some(wanted) if u64::from(wanted) != report.journal_copies => keep_journal(session, name, wanted)?,
             Some(wanted) if u64::from(wanted) > report.journal_copies_written => {
-                tell_of_unwritten_copy(session, &report)
+                tell_of_unwritten_copy(session, &report);
             }
             _ => {}
         }
