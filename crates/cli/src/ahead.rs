@@ -3,15 +3,12 @@
 //! * AH1 Answers come in the order of the requests, each once. So many requests are under way at most that their bytes
 //!   are bounded. After one that failed nothing is given out.
 
-use crate::backend::{Answer, Asker, Trouble};
+use crate::backend::{Answer, Answered, Asker, Trouble, answered};
 use crate::session::Session;
 use rowen_control::protocol::{ErrorKind, Outcome, Request};
 use rowen_engine::planted;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// What a request gave, with what is to be shown of it.
-type Answered = (Vec<Outcome>, Answer<Outcome>);
 
 struct Worker {
     requests: Sender<Request>,
@@ -103,9 +100,7 @@ fn start(mut asker: Asker) -> Option<Worker> {
     let (done, answers) = channel();
     let work = move || {
         for request in to_do {
-            let mut shown = Vec::new();
-            let answer = asker(request, &mut |outcome| shown.push(outcome));
-            if done.send((shown, answer)).is_err() {
+            if done.send(answered(&mut asker, request)).is_err() {
                 return;
             }
         }

@@ -202,6 +202,16 @@ pub type Surveyor = Box<dyn FnMut(&[String], Depth) -> Survey + Send>;
 /// Asks a group's server from another thread, as [`Backend::ask`] does.
 pub type Asker = Box<dyn FnMut(Request, News<'_>) -> Answer<Outcome> + Send>;
 
+/// What a server said before its answer, to be shown by another thread, and the answer.
+pub type Answered = (Vec<Outcome>, Answer<Outcome>);
+
+/// Asks, and keeps what is to be shown.
+pub fn answered(asker: &mut Asker, request: Request) -> Answered {
+    let mut shown = Vec::new();
+    let answer = asker(request, &mut |outcome| shown.push(outcome));
+    (shown, answer)
+}
+
 /// A volume group that is to be created.
 pub struct NewVg<'a> {
     pub name: &'a str,

@@ -1,7 +1,7 @@
 //! The context of a command: the host, the console and the options that all commands share. Requests that change
 //! something go through [`Session::change`], which `--test` stops.
 
-use crate::backend::{Answer, Asker, Backend, Trouble};
+use crate::backend::{Answer, Answered, Asker, Backend, Trouble, answered};
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::parse::Args;
@@ -112,22 +112,25 @@ pub fn no_volume(group: &str, name: &str) -> String {
 /// So many groups are asked at once.
 const AT_ONCE: usize = 16;
 
-/// What a group's server said before its answer, and that.
-type Answered = (Vec<Outcome>, Answer<Outcome>);
-
 fn side_by_side(askers: Vec<(&String, Asker)>, request: &Request) -> BTreeMap<String, Answered> {
     let (askers, answers) = (Mutex::new(askers), Mutex::new(BTreeMap::new()));
     let count = AT_ONCE.min(lock(&askers).len());
     let work = || {
         loop {
             let Some((name, mut asker)) = lock(&askers).pop() else { return };
-            let mut shown = Vec::new();
-            let answer = asker(request.clone(), &mut |outcome| shown.push(outcome));
-            lock(&answers).insert(name.clone(), (shown, answer));
+            let answered = answered(&mut asker, request.clone());
+            lock(&answers).insert(name.clone(), answered);
         }
     };
     std::thread::scope(|threads| (0..count).for_each(|_| drop(threads.spawn(work))));
     answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn of_outcome(group: &str, outcome: Outcome) -> Result<GroupReport> {
+    match outcome {
+        Outcome::Report(report) => Ok(*report),
+        other => Err(unexpected(group, &other)),
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -197,10 +200,7 @@ impl Session<'_> {
     }
 
     fn report_by(&mut self, group: &str, request: Request) -> Result<GroupReport> {
-        match self.ask(group, request)? {
-            Outcome::Report(report) => Ok(*report),
-            other => Err(unexpected(group, &other)),
-        }
+        of_outcome(group, self.ask(group, request)?)
     }
 
     /// The group's free extents. If these are fewer than `wanted`, this waits for space that removals still give back.
@@ -251,12 +251,10 @@ impl Session<'_> {
     /// if a group could not be reported; the reason has been printed.
     pub fn reports(&mut self, names: &[String], with_use: bool) -> Result<(Vec<GroupReport>, bool)> {
         let is_all = names.is_empty();
-        let mut names = if is_all { self.backend.groups()? } else { names.to_vec() };
-        let mut seen = HashSet::new();
-        names.retain(|name| seen.insert(name.clone()));
+        let names = if is_all { self.backend.groups()? } else { names.to_vec() };
         let mut reports: Vec<GroupReport> = Vec::with_capacity(names.len());
         let mut is_incomplete = false;
-        for (name, report) in self.reports_of_all(&names, with_use) {
+        for (name, report) in self.reports_of_all(names, with_use) {
             match report {
                 Ok(report) => reports.push(report),
                 Err(_) if is_all && self.is_gone(&name) => {}
@@ -269,12 +267,14 @@ impl Session<'_> {
         Ok((reports, is_incomplete))
     }
 
-    /// The reports of these groups, in this order. They are asked side by side where the host can do that: one whose server does
-    /// not answer holds up no other.
-    pub fn reports_of_all(&mut self, names: &[String], with_use: bool) -> Vec<(String, Result<GroupReport>)> {
+    /// The reports of these groups, in this order, each once. They are asked side by side where the host can do that: one whose
+    /// server does not answer holds up no other.
+    pub fn reports_of_all(&mut self, mut names: Vec<String>, with_use: bool) -> Vec<(String, Result<GroupReport>)> {
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         let request = Request::Report { with_use };
         let is_fit = |name: &&String| names::check_form(name).is_ok();
-        let askers: Vec<_> = match names {
+        let askers: Vec<_> = match &names[..] {
             [] | [_] => Vec::new(),
             many => many.iter().filter(is_fit).map_while(|name| Some((name, self.backend.asker(name)?))).collect(),
         };
@@ -282,10 +282,7 @@ impl Session<'_> {
         let mut report = |name: &String| {
             let (shown, answer) = answers.remove(name).unwrap_or_else(|| (Vec::new(), self.ask(name, request.clone())));
             shown.into_iter().for_each(|outcome| self.show(outcome));
-            match answer? {
-                Outcome::Report(report) => Ok(*report),
-                other => Err(unexpected(name, &other)),
-            }
+            of_outcome(name, answer?)
         };
         names.iter().map(|name| (name.clone(), report(name))).collect()
     }

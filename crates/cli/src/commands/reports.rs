@@ -17,7 +17,6 @@ use rowen_control::protocol::{
     VolumePlaces, VolumeReport, VolumeState,
 };
 use rowen_engine::units::{BLOCK_SIZE, Uuid};
-use std::collections::HashSet;
 
 /// The kind of report, by `--segments`.
 fn kind(args: &Args, whole: Kind, parts: Kind) -> Kind {
@@ -205,9 +204,7 @@ pub fn named_devices(session: &mut Session<'_>, args: &Args, with_use: bool) -> 
         // Devices whose label cannot be read any more: their servers report them. No server is started for that.
         names.extend(session.backend.served_groups());
     }
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    for (name, report) in session.reports_of_all(&names, with_use) {
+    for (name, report) in session.reports_of_all(names, with_use) {
         match report {
             Ok(report) => devices.reports.push(report),
             Err(_) if session.is_gone(&name) => {}
