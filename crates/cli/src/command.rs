@@ -48,9 +48,13 @@ impl Command {
     }
 
     /// Whether it only shows what groups are and do. Then it ends in a limited time, whatever hangs.
-    pub fn only_shows(&self) -> bool {
+    pub fn only_shows(&self, args: &Args) -> bool {
         let listings = ["pvs", "vgs", "lvs", "fullreport", "pvdisplay", "vgdisplay", "lvdisplay", "vgscan", "lvscan"];
-        listings.contains(&self.name) || matches!(self.name, "tree" | "features" | "stats")
+        match self.name {
+            "tree" | "features" | "stats" => true,
+            "pvscan" => !args.has(Opt::Cache),
+            name => listings.contains(&name),
+        }
     }
 
     /// Whether it may be called by its name alone: LVM's, and what programs know from elsewhere.

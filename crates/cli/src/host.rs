@@ -15,7 +15,7 @@ use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_host::devices::{self, PvState};
 use rowen_host::programs::Program;
-use rowen_host::{archive, helper, keeper, server, settings};
+use rowen_host::{archive, helper, keeper, patience, server, settings};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -177,6 +177,9 @@ fn ask(group: &str, request: &Request, news: News<'_>) -> Answer<Outcome> {
 
 impl Backend for Host {
     fn groups(&mut self) -> Answer<Vec<String>> {
+        if patience::is_over() {
+            return Err(Trouble::other(ErrorKind::Internal, "Devices do not answer in time."));
+        }
         let mut names: Vec<String> =
             devices::scan().map_err(trouble)?.groups().into_iter().map(|group| group.name).collect();
         // A group whose disks are all gone may still have a server, which reports the problem.
@@ -509,7 +512,7 @@ impl Backend for Host {
 
     fn introduce(&mut self, caller: Caller, only_shows: bool) {
         server::introduce(caller);
-        rowen_host::patience::begin(only_shows);
+        patience::begin(only_shows);
     }
 
     fn settings(&mut self) -> Result<Loaded, String> {

@@ -202,6 +202,6 @@ fn try_command(session: &mut Session<'_>, command: &'static command::Command, wo
     let lists = Lists::of(&args.config, host_tags);
     session.lists = lists.clone();
     session.caller = Caller { command: session.command_line.clone(), no_backup, lists, ..session.backend.caller() };
-    session.backend.introduce(session.caller.clone(), command.only_shows());
+    session.backend.introduce(session.caller.clone(), command.only_shows(&args));
     (command.run)(session, &args)
 }

@@ -36,6 +36,11 @@ pub fn for_server() -> Option<Duration> {
     left().map(|left| left.max(LEAST))
 }
 
+/// Whether the time of the command is up: what is not found from now on may be there.
+pub fn is_over() -> bool {
+    left() == Some(Duration::ZERO)
+}
+
 fn left() -> Option<Duration> {
     END.lock().map(|end| end.saturating_duration_since(Instant::now()))
 }
@@ -48,10 +53,11 @@ mod tests {
     fn only_what_shows_something_has_an_end() {
         assert_eq!((for_devices(), for_server()), (limit(), None));
         begin(true);
+        assert!(!is_over());
         assert!(for_devices() <= limit() * 2 / 3 && for_devices() >= LEAST);
         assert!(for_server().is_some_and(|left| left <= limit() && left > limit() / 2));
         *END.lock() = Some(Instant::now());
-        assert_eq!((for_devices(), for_server()), (LEAST, Some(LEAST)));
+        assert_eq!((for_devices(), for_server(), is_over()), (LEAST, Some(LEAST), true));
         begin(false);
         assert_eq!((for_devices(), for_server()), (limit(), None));
     }

@@ -5,8 +5,8 @@ use crate::world::{MIB, Stopped, World, tool};
 use std::time::{Duration, Instant};
 
 /// What shows all groups.
-const LOOKS: [&str; 10] =
-    ["pvs", "vgs", "lvs", "fullreport", "pvdisplay", "vgdisplay", "lvdisplay", "lvscan", "vgscan", "tree"];
+const LOOKS: [&str; 11] =
+    ["pvs", "vgs", "lvs", "fullreport", "pvdisplay", "vgdisplay", "lvdisplay", "lvscan", "vgscan", "pvscan", "tree"];
 
 /// A look at all groups says that this one does not answer, and shows the other.
 fn leave_out(silent: &World, other: &World) {

@@ -117,11 +117,11 @@ impl Client {
 
     /// The same, with a look at the news that come before the final outcome.
     pub fn request_with(&mut self, request: &Request, news: &mut dyn FnMut(&Outcome)) -> io::Result<Outcome> {
-        if let Some(left) = patience::for_server() {
-            self.stream.set_read_timeout(Some(left))?;
-        }
         protocol::write_request(&mut self.stream, request)?;
         loop {
+            if let Some(left) = patience::for_server() {
+                self.stream.set_read_timeout(Some(left))?;
+            }
             match protocol::read_frame::<Outcome>(&mut self.stream)? {
                 Some(interim) if interim.is_interim() => news(&interim),
                 Some(outcome) => return Ok(outcome),

@@ -9,6 +9,7 @@
 
 use super::client::{Client, ConnectError};
 use super::presence::{Presence, StartLock};
+use super::systemd::Started;
 use super::{LAUNCHED_BY_COMMAND, left, log, lost, renaming, systemd};
 use crate::{devices, export, keeper, paths, patience, planted, programs};
 use rowen_control::names;
@@ -73,11 +74,15 @@ pub fn ensure_running(group: &str) -> Result<Client> {
         if let Some(client) = connect(group)? {
             return Ok(client);
         }
-        if systemd::is_in_charge(group) && systemd::start(group) {
-            match connect(group)? {
-                Some(client) => return Ok(client),
-                // It ended again already.
-                None => std::thread::sleep(Duration::from_millis(20)),
+        if systemd::is_in_charge(group) {
+            match systemd::start(group, end) {
+                Started::Serving => match connect(group)? {
+                    Some(client) => return Ok(client),
+                    // It ended again already.
+                    None => std::thread::sleep(Duration::from_millis(20)),
+                },
+                Started::Failed => {}
+                Started::Late => return Err(late(group)),
             }
         }
         let launched = launch(group, end);
@@ -91,6 +96,7 @@ pub fn ensure_running(group: &str) -> Result<Client> {
             Launch::Failed(error) => return Err(error),
             Launch::Late => return Err(late(group)),
             // Somebody else's server is on its way, or on its way out.
+            Launch::AlreadyServed(_) if end.is_some_and(|end| Instant::now() >= end) => return Err(late(group)),
             Launch::AlreadyServed(error) if Instant::now() > deadline => return Err(error),
             Launch::AlreadyServed(_) => std::thread::sleep(Duration::from_millis(20)),
         }

@@ -4,8 +4,10 @@
 
 use super::log;
 use crate::{keeper, notify, paths, units};
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 pub use crate::notify::SOCKET as NOTIFY_SOCKET;
 
@@ -13,6 +15,8 @@ pub use crate::notify::SOCKET as NOTIFY_SOCKET;
 const UNIT_DIRS: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 const UNIT: &str = "rowen@.service";
+/// How often it is asked whether a child has ended.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// Notifies the service manager, if there is one, that this process serves the group now, also after it took over from
 /// another process of the service. If the service is being stopped while volumes are in use, a successor sends no
@@ -103,21 +107,54 @@ pub fn is_instance(group: &str) -> bool {
     group.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
-/// Asks systemd to start the group's server. True: the server serves. Otherwise the caller starts one itself, and so
-/// learns the reason of a failure.
-pub fn start(group: &str) -> bool {
-    let started = Command::new("systemctl")
-        .args(["--quiet", "--no-ask-password", "start", &units::of_group(group)])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    started.is_ok_and(|status| status.success())
+/// What became of the request to start a server.
+pub enum Started {
+    Serving,
+    /// The caller starts one itself, and so learns the reason of a failure.
+    Failed,
+    /// systemd is starting it still.
+    Late,
+}
+
+/// Asks systemd to start the group's server, and waits until `end`.
+pub fn start(group: &str, end: Option<Instant>) -> Started {
+    let mut systemctl = Command::new("systemctl");
+    systemctl.args(["--quiet", "--no-ask-password", "start", &units::of_group(group)]);
+    systemctl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match systemctl.spawn().and_then(|child| end_of(child, end)) {
+        Ok(Some(status)) if status.success() => Started::Serving,
+        Ok(None) => Started::Late,
+        Ok(Some(_)) | Err(_) => Started::Failed,
+    }
+}
+
+/// How a child ended; none: it had not by `end`, and was killed. What it asked for goes on.
+fn end_of(mut child: Child, end: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+    let Some(end) = end else { return child.wait().map(Some) };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(RETRY);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_is_waited_for_until_its_time_is_up() {
+        let sleep = |seconds: &str| Command::new("sleep").arg(seconds).spawn().unwrap();
+        assert!(end_of(sleep("0"), None).unwrap().unwrap().success());
+        assert!(end_of(sleep("0"), Some(Instant::now() + Duration::from_secs(60))).unwrap().unwrap().success());
+        assert!(end_of(sleep("3600"), Some(Instant::now() + RETRY)).unwrap().is_none());
+    }
 
     #[test]
     fn names_that_units_cannot_have_are_known() {
