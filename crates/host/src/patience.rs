@@ -4,8 +4,8 @@
 //!   devices takes at most two thirds of what is left, so that there is time for servers, too. A command that
 //!   changes something waits for a server as long as it takes: nobody knows how much of it is done.
 
-use crate::planted;
 use parking_lot::Mutex;
+use rowen_engine::planted;
 use std::time::{Duration, Instant};
 
 /// What is left at least, so that healthy devices and servers have the time to answer after something hung.
