@@ -92,7 +92,7 @@ fn look(server: &Server, limit: Duration, disks: &mut BTreeMap<u16, Patience>) {
         leave(server, PvIndex(at), silence);
     }
     let disk = disks.entry(at).or_default();
-    if !std::mem::replace(&mut disk.is_told, true) {
+    if !std::mem::replace(&mut disk.is_told, true) && !planted::is("needed_untold") {
         log::event(
             What::PvError,
             format_args!(

@@ -72,6 +72,7 @@ const BUGS: &[(&str, &str, &str)] = &[
     ("RT6", "partial_owes_nothing", "lost::a_user_can_go_on_without_it_under_who_uses_it"),
     ("DT2", "hung_keeps_others", "hung::the_others_go_on_without_it"),
     ("DT2", "hung_is_waited_for", "hung::the_others_go_on_without_it"),
+    ("DT3", "needed_untold", "hung::what_is_needed_is_waited_for"),
     ("LD1", "lost_untold", "lost::the_others_go_on_without_it"),
     ("LD2", "any_lost_returns", "lost::an_older_copy_is_not_taken_back"),
     ("RT1", "any_age_returns", "returns::an_older_copy_is_not_taken"),
