@@ -29,6 +29,7 @@ pub fn served(name: &str) -> Seen {
         failed_writes: 0,
         failed_flushes: 0,
         silent_seconds: None,
+        is_missing: false,
     };
     let report = StatusReport {
         open_seconds: 8000,

@@ -179,4 +179,7 @@ pub struct PvStatus {
     pub failed_flushes: u64,
     /// Requests are in flight, and none was answered for this long.
     pub silent_seconds: Option<u64>,
+    /// The group runs without it.
+    #[serde(default)]
+    pub is_missing: bool,
 }

@@ -75,6 +75,7 @@ impl Service {
             failed_writes: faults.writes,
             failed_flushes: faults.flushes,
             silent_seconds: faults.silent.map(|time| time.as_secs()),
+            is_missing: pv.is_missing,
         }
     }
 

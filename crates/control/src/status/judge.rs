@@ -374,7 +374,8 @@ impl Verdict {
                     self.is(State::CannotOpen, why);
                 }
             }
-            MembersSeen::Found(pvs) => {
+            MembersSeen::Found(mut pvs) => {
+                pvs.iter_mut().for_each(|pv| pv.is_out |= self.is_served_without(pv));
                 pvs.iter().filter(|pv| pv.is_out).for_each(|pv| self.goes_on_without(pv));
                 self.older(&pvs);
                 let missing: Vec<&PvSeen> = pvs.iter().filter(|pv| !pv.is_there && !pv.is_out).collect();
@@ -421,6 +422,13 @@ impl Verdict {
             ServerSeen::Answered { report, .. } => report.disk_wait.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether the server runs without it. Of a disk that comes back, the labels say so first.
+    fn is_served_without(&self, pv: &PvSeen) -> bool {
+        let ServerSeen::Answered { report, .. } = &self.seen.server else { return false };
+        let is_it = |served: &PvStatus| served.is_missing && lvm_text(served.uuid) == pv.uuid;
+        report.pvs.iter().any(is_it) && !planted::is("labels_are_enough")
     }
 
     fn goes_on_without(&mut self, pv: &PvSeen) {

@@ -17,6 +17,7 @@ fn pv(path: &str, n: u8) -> PvStatus {
         failed_writes: 0,
         failed_flushes: 0,
         silent_seconds: None,
+        is_missing: false,
     }
 }
 
@@ -303,6 +304,17 @@ fn a_missing_physical_volume_is_named() {
     assert_eq!(group.physical_volumes.iter().map(|pv| pv.state).collect::<Vec<_>>(), [PvWord::Ok, PvWord::Missing]);
 }
 
+/// A disk comes back: the labels say that it is in use, and the server does not use it yet.
+#[test]
+fn a_disk_is_back_when_the_server_uses_it() {
+    let mut seen = served(|report| report.pvs[1].is_missing = true);
+    seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", true)]);
+    let group = verdict(seen);
+    assert_eq!((group.healthy, group.problems.len()), (false, 1));
+    assert!(group.problems[0].what.contains("without physical volume") && group.problems[0].what.contains("attached"));
+    assert_eq!(group.physical_volumes.iter().map(|pv| pv.state).collect::<Vec<_>>(), [PvWord::Ok, PvWord::Missing]);
+}
+
 #[test]
 fn an_older_copy_is_named_and_keeps_a_group_closed() {
     for keeper in [None, Some(KEEPER)] {
@@ -467,6 +479,7 @@ fn all_states_are_all() {
 #[test]
 fn a_group_that_is_called_healthy_and_is_not_is_found() {
     must_be_found("unwell_is_healthy", a_stopped_group_says_why);
+    must_be_found("labels_are_enough", a_disk_is_back_when_the_server_uses_it);
 }
 
 #[test]
