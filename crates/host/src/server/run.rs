@@ -441,6 +441,8 @@ fn serve(server: &Arc<Server>, listener: &Listener, signals: &Signals, options: 
     let timeout = Timespec { tv_sec: period.as_secs().cast_signed(), tv_nsec: period.subsec_nanos().into() };
     // A move of its predecessor continues at once.
     server.service.continue_move();
+    // A flush may have failed already.
+    let mut owing = left::owed(&server.service.name);
     loop {
         let mut events = [
             PollFd::new(listener, PollFlags::IN),
@@ -484,18 +486,37 @@ fn serve(server: &Arc<Server>, listener: &Listener, signals: &Signals, options: 
         }
         server.service.periodic_work();
         server.notes.rewrite_witness();
-        note_paid(server);
+        note_paid(server, &mut owing);
     }
 }
 
-/// Updates the note: volumes whose flush has failed need not fail another.
-fn note_paid(server: &Server) {
+/// Updates the note: volumes whose flush has failed need not fail another. `before` are those that owed one.
+fn note_paid(server: &Server, before: &mut Vec<u64>) {
     let (group, owing) = (&server.service.name, server.exports.owing());
+    if *before != owing {
+        let before = std::mem::replace(before, owing.clone());
+        log_paid(server, before.into_iter().filter(|volume| !owing.contains(volume)));
+    }
     // This server has lost a disk, so its successor must report the lost writes (RT5).
     let has_lost = server.service.group.failed().is_err() || left::is_noted(group);
     if left::owed(group) != owing && (!has_lost || planted::is("debt_forgotten")) {
         // Otherwise a successor reports them again, which is better than no report.
         let _may_be_full = left::note_owed(group, &owing);
+    }
+}
+
+/// Tells why a flush of these volumes failed (RT2). Those that were deactivated meanwhile failed none.
+fn log_paid(server: &Server, paid: impl Iterator<Item = u64>) {
+    let (active, group) = (server.exports.volumes(), &server.service.name);
+    for volume in paid.filter(|volume| active.contains(volume)) {
+        // It may have been removed meanwhile.
+        let Ok(info) = server.service.group.volume_info(VolumeId(volume)) else { continue };
+        let line = format!(
+            "a flush of volume {group}/{} failed once, so that its user knows: what was written last before a physical \
+             volume failed may be lost. Later flushes work; a filesystem that could not be mounted for it can be mounted now",
+            info.name
+        );
+        log::event(What::PvError, line);
     }
 }
 

@@ -149,6 +149,7 @@ fn who_may_have_lost_something_is_reported() {
     assert!(holds(stays, 2));
     wait_for("a successor", || pair.lacks(1));
     goes.sync_data().unwrap();
+    wait_for("the reason", || above.log().contains("a flush of volume"));
     // A filesystem that had nothing there has noticed nothing.
     fs::write(mounted.point.join("new"), "new").unwrap();
     run("sync", &["-f", mounted.point.to_str().unwrap()]);
