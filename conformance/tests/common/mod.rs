@@ -8,10 +8,10 @@ pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The program under test, which is next to the tests' folder.
+/// The program under test: `ROWEN` in the environment, or the one next to the tests' folder.
 pub fn rowen() -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("rowen");
+    let beside = || std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("rowen");
+    let program = std::env::var_os("ROWEN").map_or_else(beside, PathBuf::from);
     assert!(program.is_file(), "{} is not there: `cargo build -p rowen-cli` makes it", program.display());
     program
 }
