@@ -9,6 +9,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The interval of looks whether a lock is free, where waiting for it has a limit.
+pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 fn directory(variable: &str, usual: &str) -> PathBuf {
     match std::env::var_os(variable) {
@@ -51,6 +55,21 @@ pub(crate) fn is_of_this_instance(process: &Path) -> bool {
 /// Locks an open file, and waits while another process has the lock. Signals do not interrupt it.
 pub(crate) fn wait_for_lock(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?)
+}
+
+/// The same until `end`, if that is given. False: another process has it still.
+pub(crate) fn wait_for_lock_until(file: impl AsFd, end: Option<Instant>) -> io::Result<bool> {
+    let Some(end) = end else { return wait_for_lock(file).map(|()| true) };
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < end => {
+                std::thread::sleep(RETRY);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// A volume group's directory of sockets, locks, logs and mounts.

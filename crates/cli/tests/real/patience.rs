@@ -73,6 +73,31 @@ fn a_server_that_cannot_start_holds_up_no_look() {
     }
 }
 
+/// A server that ends after it has renamed a group keeps a lock until its end.
+#[test]
+fn a_rename_that_does_not_end_holds_up_no_look() {
+    let world = World::empty("rename");
+    let other = world.beside("b");
+    for (number, group) in [&world, &other].into_iter().enumerate() {
+        let disk = world.device(&format!("disk{number}"), 64 * MIB);
+        group_with_volume(group, disk.to_str().unwrap());
+    }
+    world.ok("vgchange -an VG");
+    world.ok("stop VG");
+    let note = world.dir.join(format!("run/renaming@{0}@{0}x", world.group));
+    let lock = std::fs::File::create(&note).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for line in LOOKS {
+        let output = soon(&world, line);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(err.contains("is being renamed") && !err.contains("panicked"), "{line}: {out}{err}");
+        assert!(out.contains(&other.group), "{line}: {out}{err}");
+    }
+    drop(lock);
+    world.ok("lvs VG/disk");
+    assert!(!note.exists());
+}
+
 /// PA1: `cargo test -p rowen-cli --features planted --test real patience::planted`.
 #[cfg(feature = "planted")]
 #[test]

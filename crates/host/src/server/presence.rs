@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Held by a server while it runs. The kernel releases it when the process ends, however it ends.
 pub struct Presence {
@@ -18,9 +18,6 @@ pub struct Presence {
 /// Another server runs; its process number, where it wrote it down.
 #[derive(Debug)]
 pub struct Taken(pub Option<u32>);
-
-/// How often a lock is tried.
-const RETRY: Duration = Duration::from_millis(10);
 
 /// How often the directory may go between its making and the opening of a file in it.
 const GOES: usize = 100;
@@ -108,7 +105,7 @@ impl StartLock {
             match lock(&path, false)? {
                 Ok(file) => return Ok(Some(StartLock { file, path })),
                 Err(_) if Instant::now() >= end => return Ok(None),
-                Err(_) => std::thread::sleep(RETRY),
+                Err(_) => std::thread::sleep(paths::RETRY),
             }
         }
     }

@@ -13,7 +13,7 @@ use super::archive::LAST;
 use super::log;
 use crate::archive::{self, Work};
 use crate::export::nodes::Nodes;
-use crate::{devices, keeper, paths, planted, settings};
+use crate::{devices, keeper, paths, patience, planted, settings};
 use rowen_control::history::What;
 use rowen_control::protocol::ErrorKind;
 use rowen_control::service::failure::{Failure, Result};
@@ -23,6 +23,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The directory with the names of block devices.
 const DEV: &str = "/dev";
@@ -79,7 +80,7 @@ impl Renaming {
         loop {
             let file = File::options().create(true).read(true).write(true).truncate(false).mode(0o600).open(&path)?;
             // A process that has written nothing yet. A process that finds an empty file removes it.
-            if let Some(mut renaming) = Renaming::lock(path.clone(), file)? {
+            if let Locked::Held(mut renaming) = Renaming::lock(path.clone(), file, None)? {
                 renaming.file.set_len(0)?;
                 renaming.file.write_all(Note { group, run_dir }.write().as_bytes())?;
                 if planted::is("rename_unnoted") {
@@ -90,13 +91,13 @@ impl Renaming {
         }
     }
 
-    /// Waits for the lock. None: the file was removed meanwhile.
-    fn lock(path: PathBuf, file: File) -> io::Result<Option<Renaming>> {
-        if !planted::is("rename_unlocked") {
-            paths::wait_for_lock(&file)?;
+    /// Waits for the lock, until then if that is given.
+    fn lock(path: PathBuf, file: File, end: Option<Instant>) -> io::Result<Locked> {
+        if !planted::is("rename_unlocked") && !paths::wait_for_lock_until(&file, end)? {
+            return Ok(Locked::Late);
         }
         let has_name = inode(&path) == Some(file.metadata()?.ino());
-        Ok(has_name.then_some(Renaming { path, file }))
+        Ok(if has_name { Locked::Held(Renaming { path, file }) } else { Locked::Removed })
     }
 
     /// The rename is complete or undone.
@@ -112,9 +113,18 @@ impl Renaming {
     }
 }
 
-/// Finishes the rename of a killed server, if this group has one of the two names. Waits for a running rename. If the
-/// group's disks are missing, the rename stays unfinished. It is also an error if the group has the other name now.
-pub fn settle(group: &str) -> Result<()> {
+enum Locked {
+    Held(Renaming),
+    /// The file was removed meanwhile.
+    Removed,
+    /// Another process has it still.
+    Late,
+}
+
+/// Finishes the rename of a killed server, if this group has one of the two names. Waits for a running rename, until `end` if
+/// that is given (PA1). If the group's disks are missing, the rename stays unfinished. It is also an error if the group has the
+/// other name now.
+pub fn settle(group: &str, end: Option<Instant>) -> Result<()> {
     let mut is_renamed = false;
     for (from, to) in all().into_iter().filter(|(from, to)| from == group || to == group) {
         let failed = |e: &dyn std::fmt::Display| {
@@ -128,7 +138,18 @@ pub fn settle(group: &str) -> Result<()> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(failed(&e)),
         };
-        let Some(mut renaming) = Renaming::lock(path, file).map_err(|e| failed(&e))? else { continue };
+        let mut renaming = match Renaming::lock(path, file, end).map_err(|e| failed(&e))? {
+            Locked::Held(renaming) => renaming,
+            Locked::Removed => continue,
+            Locked::Late => {
+                let message = format!(
+                    "Volume group \"{from}\" is being renamed to \"{to}\", and that has not ended within {} s. For what it waits: \
+                     rowen status",
+                    patience::limit().as_secs()
+                );
+                return Err(Failure::new(ErrorKind::Internal, message));
+            }
+        };
         let mut text = String::new();
         renaming.file.read_to_string(&mut text).map_err(|e| failed(&e))?;
         let Some(note) = Note::read(&text) else {

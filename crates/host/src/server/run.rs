@@ -227,7 +227,7 @@ fn start(options: &Options, kept: Option<keeper::Client>) -> Result<(Arc<Server>
     let name = &options.group;
     let mut steps = Steps::begin();
     let asked = settings::Asked::begin();
-    renaming::settle(name)?;
+    renaming::settle(name, None)?;
     // This comes first, so that a missing group leaves no directory behind.
     let (mut members, lost) = opening::find_members(name)?;
     steps.done("devices found");

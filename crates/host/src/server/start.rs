@@ -60,13 +60,13 @@ pub fn ensure_running(group: &str) -> Result<Client> {
     if let Some(client) = connect(group)? {
         return Ok(client);
     }
-    renaming::settle(group)?;
+    // PA1
+    let end = patience::for_server().map(|left| Instant::now() + left);
+    renaming::settle(group, end)?;
     // A group that cannot be opened leaves no trace of the attempt. A server that lost a disk has just ended (LD1), perhaps.
     devices::find_group_but(group, &lost::noted(group), &lost::paths_of_noted(group))
         .or_else(|_| devices::find_group(group))?;
 
-    // PA1
-    let end = patience::for_server().map(|left| Instant::now() + left);
     let take = || StartLock::take_until(group, end).map_err(|e| system(group, "start", e))?.ok_or_else(|| late(group));
     let mut lock = take()?;
     let deadline = end.unwrap_or_else(|| Instant::now() + OTHERS_START);
