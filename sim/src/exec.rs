@@ -124,12 +124,19 @@ pub struct Handle {
 /// The owner of a simulation. When it is dropped, it drops every task that still waits.
 pub struct World {
     handle: Arc<Handle>,
+    most_steps: u64,
 }
 
 impl World {
     /// A world that this seed decides.
     pub fn new(seed: u64) -> World {
         World::with_schedule(seed, Schedule::Random)
+    }
+
+    /// Its runs count as endless after so many polls.
+    pub fn bounded(mut self, steps: u64) -> World {
+        self.most_steps = steps;
+        self
     }
 
     /// The same with a choice of schedule.
@@ -146,7 +153,7 @@ impl World {
             stopped: false,
             ended: false,
         };
-        World { handle: Arc::new(Handle { state: Mutex::new(state), ready: Arc::default() }) }
+        World { handle: Arc::new(Handle { state: Mutex::new(state), ready: Arc::default() }), most_steps: MOST_STEPS }
     }
 
     /// The engine's runtime, and the clock of the disks.
@@ -177,7 +184,7 @@ impl World {
         wake.wake_by_ref();
         let waker = Waker::from(wake.clone());
         let end = self.handle.now() + LONGEST_RUN;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..self.most_steps {
             observe();
             if self.handle.state.lock().stopped {
                 return Err(Stuck::Stopped);
