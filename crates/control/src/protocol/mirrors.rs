@@ -17,12 +17,21 @@ pub struct MirrorReport {
     pub unsynced_bytes: u64,
     /// Of these, bytes that cannot be copied: they cannot be read or written.
     pub stuck_bytes: u64,
+    /// A copy lacks something and gets it, or waits for the disk with the other one.
+    pub is_catching_up: bool,
+    /// Bytes that cannot be read now, because the only disk that has them is out, and the copy elsewhere is older.
+    pub outdated_bytes: u64,
 }
 
 impl MirrorReport {
     /// So many of the extents, in bytes.
     fn bytes_of(&self, extents: u64) -> u64 {
         (self.bytes / self.extents.max(1)).saturating_mul(extents)
+    }
+
+    /// What is being copied, in bytes.
+    pub fn left_bytes(&self) -> u64 {
+        self.unsynced_bytes.saturating_sub(self.stuck_bytes)
     }
 
     /// The extents of which nothing is used, in bytes.
@@ -98,6 +107,8 @@ impl From<MirrorInfo> for MirrorReport {
             bytes: info.bytes,
             unsynced_bytes: info.unsynced,
             stuck_bytes: info.runs.iter().map(|run| run.stuck_bytes).sum(),
+            is_catching_up: info.is_catching_up,
+            outdated_bytes: info.runs.iter().map(|run| run.outdated_bytes).sum(),
         }
     }
 }

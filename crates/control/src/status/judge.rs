@@ -301,21 +301,7 @@ impl Verdict {
             let what = format!("snapshot {snapshot} is held, but was written to: no transfer can start from it");
             self.wrong(what, format!("rowen release --all {group}/{snapshot}, and hold another one"));
         }
-        let mirrors = &report.mirrors;
-        if mirrors.single_extents > 0 {
-            let size = sentence(mirrors.single_bytes());
-            let what = format!("{size} of mirrored volumes have one copy: the disk with the other one was removed");
-            let next = format!(
-                "rowen lvs {group} shows them (health r); with room on another disk (rowen vgextend {group} DEVICE), rowen \
-                 lvconvert --repair {group}/LV"
-            );
-            self.wrong(what, next);
-        }
-        if mirrors.stuck_bytes > 0 {
-            let size = sentence(mirrors.stuck_bytes);
-            let what = format!("{size} of mirrored volumes cannot be copied from one disk to the other");
-            self.wrong(what, "check the disks (dmesg, smartctl), and replace the one that fails");
-        }
+        self.lost_copies(&report.mirrors, &group);
         for (volume, scrub) in report.scrubs.iter().filter(|(_, scrub)| scrub.has_differences()) {
             let size = sentence(scrub.different_blocks * BLOCK_SIZE);
             let what =
@@ -340,6 +326,38 @@ impl Verdict {
                 place.trim_end_matches('.'),
                 "replace the disk: the group avoids this place, and at most 16 such places",
             );
+        }
+    }
+
+    /// What the copies of mirrored volumes lack.
+    fn lost_copies(&mut self, mirrors: &MirrorReport, group: &str) {
+        if mirrors.outdated_bytes > 0 {
+            let size = sentence(mirrors.outdated_bytes);
+            let what = format!(
+                "{size} of mirrored volumes cannot be read: the disk that is out has the only current copy, the other one is older"
+            );
+            self.wrong(what, "attach that disk, and do not wipe or remove it: nothing else has this data");
+        }
+        if mirrors.is_catching_up && mirrors.left_bytes() > 0 && !planted::is("catching_up_is_well") {
+            let size = sentence(mirrors.left_bytes());
+            let what =
+                format!("{size} of mirrored volumes have one current copy, until it is copied to the other disk");
+            let next = format!("take no disk away before that is done: rowen lvs -o name,copy_percent {group}");
+            self.wrong(what, next);
+        }
+        if mirrors.single_extents > 0 {
+            let size = sentence(mirrors.single_bytes());
+            let what = format!("{size} of mirrored volumes have one copy: the disk with the other one was removed");
+            let next = format!(
+                "rowen lvs {group} shows them (health r); with room on another disk (rowen vgextend {group} DEVICE), rowen \
+                 lvconvert --repair {group}/LV"
+            );
+            self.wrong(what, next);
+        }
+        if mirrors.stuck_bytes > 0 {
+            let size = sentence(mirrors.stuck_bytes);
+            let what = format!("{size} of mirrored volumes cannot be copied from one disk to the other");
+            self.wrong(what, "check the disks (dmesg, smartctl), and replace the one that fails");
         }
     }
 
@@ -577,8 +595,7 @@ fn move_sentence(moving: &MoveReport) -> String {
 
 /// Copies that are being made equal.
 fn mirror_sentence(mirrors: &MirrorReport) -> Option<String> {
-    let left = mirrors.unsynced_bytes.saturating_sub(mirrors.stuck_bytes);
-    let all = sentence(mirrors.bytes);
+    let (left, all) = (mirrors.left_bytes(), sentence(mirrors.bytes));
     (left > 0).then(|| format!("mirrors: {} of {all} are being copied to the disk that lacks them", sentence(left)))
 }
 

@@ -197,6 +197,22 @@ fn a_mirror_that_lacks_a_copy_is_a_problem_and_one_that_gets_it_is_work() {
     assert!(group.problems[0].next.contains("rowen lvconvert --repair vg/LV"), "{:?}", group.problems);
 }
 
+/// What is copied after a server was killed is on both disks, if a write of it was acknowledged. What a disk missed is not.
+#[test]
+fn whoever_takes_the_only_current_copy_away_is_warned() {
+    let mirrors = MirrorReport { extents: 8, bytes: 32 << 20, unsynced_bytes: 8 << 20, ..MirrorReport::default() };
+    assert!(verdict(served(|report| report.mirrors = mirrors)).healthy);
+    let group = verdict(served(|report| report.mirrors = MirrorReport { is_catching_up: true, ..mirrors }));
+    assert_eq!(group.problems.len(), 1);
+    assert!(group.problems[0].what.starts_with("8.00 MiB of mirrored volumes have one current copy"));
+    assert!(group.problems[0].next.starts_with("take no disk away"));
+    let outdated = MirrorReport { is_catching_up: true, unsynced_bytes: 0, outdated_bytes: 5 << 20, ..mirrors };
+    let group = verdict(served(|report| report.mirrors = outdated));
+    assert_eq!(group.problems.len(), 1);
+    assert!(group.problems[0].what.starts_with("5.00 MiB of mirrored volumes cannot be read"));
+    assert!(group.problems[0].next.contains("do not wipe or remove it"));
+}
+
 #[test]
 fn copies_that_differ_are_a_problem_until_they_are_repaired() {
     let scrub = ScrubReport { done_blocks: 256, total_blocks: 512, different_blocks: 3, ..ScrubReport::default() };
@@ -479,6 +495,7 @@ fn all_states_are_all() {
 #[test]
 fn a_group_that_is_called_healthy_and_is_not_is_found() {
     must_be_found("unwell_is_healthy", a_stopped_group_says_why);
+    must_be_found("catching_up_is_well", whoever_takes_the_only_current_copy_away_is_warned);
     must_be_found("labels_are_enough", a_disk_is_back_when_the_server_uses_it);
 }
 

@@ -59,6 +59,8 @@ pub struct MirrorInfo {
     pub unsynced: u64,
     /// The bytes of all mirrored extents.
     pub bytes: u64,
+    /// A leg lacks something and gets it, or waits for the other leg: until then only that one has all.
+    pub is_catching_up: bool,
     pub runs: Vec<RunReport>,
 }
 
@@ -283,6 +285,7 @@ impl Group {
             single: extents(single),
             unsynced: runs.iter().map(|run| run.unsure_bytes).sum(),
             bytes: all * BLOCK_SIZE,
+            is_catching_up: self.core.members.legs().is_catching_up(),
             runs,
         }
     }

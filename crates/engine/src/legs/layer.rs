@@ -156,9 +156,16 @@ impl Legs {
                 unsure_bytes += bytes;
                 stuck_bytes += if unsure.is_stuck { bytes } else { 0 };
             }
-            RunReport { run: *run, open_regions: open, unsure_bytes, stuck_bytes }
+            let pieces = state.table.pieces(&place(&run.legs[0]));
+            let outdated_bytes = pieces.iter().map(|piece| state.outdated_bytes(piece)).sum();
+            RunReport { run: *run, open_regions: open, unsure_bytes, stuck_bytes, outdated_bytes }
         };
         state.table.runs().map(report).collect()
+    }
+
+    /// Whether a leg gets what it lacks, or waits for the one that has it.
+    pub fn is_catching_up(&self) -> bool {
+        self.state.lock().is_catching_up()
     }
 
     pub fn pv_report(&self, pv: PvIndex) -> PvReport {

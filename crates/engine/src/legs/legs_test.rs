@@ -280,12 +280,16 @@ fn a_leg_that_is_behind_is_alone() {
     assert!(alone.read(0).is_err() && alone.finish(alone.write(0, 2)).is_err(), "its region is open");
     assert_eq!(alone.read(6 << 20), Ok(0));
     assert!(alone.finish(alone.write(6 << 20, 2)).is_err());
+    let report = &alone.legs.report()[0];
+    assert!(report.outdated_bytes > 0 && report.outdated_bytes <= 6 << 20, "{report:?}");
+    assert!(alone.legs.is_catching_up());
 }
 
 #[test]
 fn what_a_leg_may_have_missed_is_not_read_there() {
     a_leg_that_is_behind_is_alone();
     must_be_found("read_from_behind", a_leg_that_is_behind_is_alone);
+    must_be_found("outdated_untold", a_leg_that_is_behind_is_alone);
 }
 
 /// ML8

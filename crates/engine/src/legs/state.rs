@@ -177,6 +177,18 @@ impl State {
         if op == DiskOpKind::Write || is_open() { error(1 - leg) } else { None }
     }
 
+    /// How many bytes of a piece cannot be read because the one leg that is in may have missed them (ML7).
+    pub fn outdated_bytes(&self, piece: &Piece) -> u64 {
+        let legs: SmallVec<[usize; 2]> = self.legs_in(piece).collect();
+        let [leg] = legs[..] else { return 0 };
+        if self.is_whole(piece, leg) || planted::is("outdated_untold") {
+            return 0;
+        }
+        let (from, to) = (piece.legs[leg].offset, piece.legs[leg].offset + u64::from(piece.legs[leg].len));
+        let open = piece.regions(leg).filter(|region| self.regions.contains_key(region));
+        open.map(|region| bytes_of(region).1).map(|bytes| bytes.end.min(to).saturating_sub(bytes.start.max(from))).sum()
+    }
+
     /// The unsure ranges that meet a place.
     pub fn unsure_at<'a>(&'a self, place: &Place) -> impl Iterator<Item = (Place, Unsure)> + use<'a> {
         let (pv, range) = (place.0, place.1.clone());

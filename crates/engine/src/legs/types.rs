@@ -55,6 +55,8 @@ pub struct RunReport {
     pub unsure_bytes: u64,
     /// Of these, bytes that cannot be copied, because they cannot be read or written.
     pub stuck_bytes: u64,
+    /// Bytes in regions that the one leg that is in may have missed (ML7): only the leg that is out has them.
+    pub outdated_bytes: u64,
 }
 
 /// What happened to a physical volume's legs since the group was opened.

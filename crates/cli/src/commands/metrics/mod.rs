@@ -231,6 +231,11 @@ fn add_mirrors(metrics: &mut Exposition, labels: &Labels, mirrors: &MirrorReport
         ("rowen_mirror_free_bytes", "Of that, space in whole extents that nothing uses", mirrors.free_bytes()),
         ("rowen_mirror_unsynced_bytes", "Of that, space whose copies may differ", mirrors.unsynced_bytes),
         (
+            "rowen_mirror_outdated_bytes",
+            "Of that, space that cannot be read, because the disk with the only current copy is out",
+            mirrors.outdated_bytes,
+        ),
+        (
             "rowen_mirror_single_bytes",
             "Of that, space with one copy, because the disk with the other one was removed",
             mirrors.single_bytes(),

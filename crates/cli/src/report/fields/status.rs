@@ -83,7 +83,7 @@ fn copied(lv: &Lv<'_>) -> Value<'static> {
             return Value::Percent(scrub.done_blocks, scrub.total_blocks.max(1));
         }
         let all = mirrors.bytes.max(1);
-        return Value::Percent(all.saturating_sub(mirrors.unsynced_bytes), all);
+        return Value::Percent(all.saturating_sub(mirrors.unsynced_bytes + mirrors.outdated_bytes), all);
     }
     moving(lv).map_or(Value::None, |moving| {
         let (done, all) = moving.share();
