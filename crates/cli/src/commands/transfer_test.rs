@@ -1,8 +1,8 @@
 //! `rowen send` into `rowen receive`, over real engines: what arrives is what was sent, or nothing.
 //!
-//! Rules RX1, RX2, TR2, TR4 and RS1.
+//! Rules RX1, RX2, RX7, TR2, TR4 and RS1.
 
-use crate::commands::transfer_world::{BLOCK, contents, frames, ok, receive, seen, send, two_groups, write};
+use crate::commands::transfer_world::{BLOCK, contents, discard, frames, ok, receive, seen, send, two_groups, write};
 use crate::fake::Fake;
 use crate::transcript_test::play;
 use rowen_engine::planted::must_be_found;
@@ -261,6 +261,56 @@ fn only_the_base_takes_an_increment() {
     bases();
 }
 
+/// Another size, or another map with the same data, and no data in the stream: the next increment fits.
+fn empty_increments() {
+    let mut world = Fake::new();
+    for line in [
+        "vgcreate vg0 /dev/ubda",
+        "vgcreate vg1 /dev/ubdb",
+        "lvcreate -L 8M -n thick vg0",
+        "lvcreate -T -L 16M -V 8M -n thin vg0/pool",
+        "lvcreate -T -L 16M -V 8M -n empty vg0/pool2",
+    ] {
+        ok(&mut world, line);
+    }
+    for name in ["thick", "thin", "empty"] {
+        let db = ("vg0", name);
+        if name != "empty" {
+            write(&world, db, 3, 20, 1);
+        }
+        ok(&mut world, &format!("lvcreate -s -n {name}0 vg0/{name}"));
+        let whole = send(&mut world, &format!("send vg0/{name}0"));
+        assert_eq!(receive(&mut world, &format!("receive vg1/{name}"), &whole).code, 0);
+        for point in 1..9 {
+            match point {
+                1 | 2 | 7 => ok(&mut world, &format!("lvextend -L +4M vg0/{name}")),
+                4 => {
+                    write(&world, db, 1900, 2, 6);
+                    discard(&world, db, 1900, 2);
+                }
+                5 => ok(&mut world, &format!("lvreduce -y -L -4M vg0/{name}")),
+                // Nothing.
+                6 => {}
+                _ => write(&world, db, point, 2, 7),
+            }
+            ok(&mut world, &format!("lvcreate -s -n {name}{point} vg0/{name}"));
+            let stream = send(&mut world, &format!("send -i {name}{} vg0/{name}{point}", point - 1));
+            let done = receive(&mut world, &format!("receive vg1/{name}"), &stream);
+            assert_eq!(done.code, 0, "{name}{point}: {}", done.err);
+            let snapshot = format!("{name}{point}");
+            let id = |group: &str| world.report(group).volume(&snapshot).unwrap().point_uuid.unwrap();
+            assert_eq!(id("vg0"), id("vg1"), "{snapshot}");
+            assert!(contents(&world, "vg0", &snapshot) == contents(&world, "vg1", &snapshot), "{snapshot}");
+            assert!(contents(&world, "vg0", &snapshot) == contents(&world, "vg1", name), "{snapshot}");
+        }
+    }
+}
+
+#[test]
+fn increments_without_data_have_the_name_that_they_have_where_they_come_from() {
+    empty_increments();
+}
+
 #[test]
 fn what_is_in_use_or_changes_meanwhile_is_refused() {
     let mut world = two_groups();
@@ -361,5 +411,6 @@ fn planted_bugs_are_found() {
     must_be_found("frames_without_place", mixed);
     must_be_found("restricted_to_nothing", restricted);
     must_be_found("any_base", bases);
+    must_be_found("has_name_of_base", empty_increments);
     must_be_found("unfinished_is_shown", cuts);
 }

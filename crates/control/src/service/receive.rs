@@ -13,23 +13,27 @@
 //!   before that is here: the same stream and place, with the same hash of all that came before it. Any other stream of
 //!   the same contents begins at its start. Nothing that is on its way into a receive when that becomes visible arrives
 //!   later.
+//! * RX7 The snapshot of what was received has the identity that the sender's snapshot has. The sender's volume may have another map with
+//!   the same data (it was extended, or what was written was discarded again), and then its name is another one than that of the base.
 //! * RX6 One run of a command writes what is received: the one that asked last. What another one sends is refused.
 
 use super::arriving::{Arriving, Kept, Progress};
 use super::failure::{Failure, Result};
 use super::hidden::{is_hidden, shown_volumes};
 use super::state::{Service, is_pool};
-use crate::protocol::{Attempt, ErrorKind, Outcome, Receive, ReceiveVolume, Receiving};
+use crate::protocol::{Attempt, Base, ErrorKind, Outcome, Receive, ReceiveVolume, Receiving};
 use crate::uuids::lvm_text;
 use parking_lot::RwLockWriteGuard;
+use rowen_engine::disk::PageBuf;
 use rowen_engine::error::Error;
 use rowen_engine::group::{
     Attributes, FullPolicy, NewSnapshot, NewVolume, Publish, PublishTo, RECEIVING, VolumeInfo, VolumeKind, VolumeState,
     point_seed,
 };
 use rowen_engine::planted;
-use rowen_engine::units::{Uuid, VolumeId};
+use rowen_engine::units::{BLOCK_SIZE, Uuid, VolumeId};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a command that ends a receive waits for what is being written.
@@ -235,7 +239,8 @@ impl Service {
 
     /// The snapshot's identifier would be there twice.
     fn refuse_identifier(&self, wanted: &ReceiveVolume) -> Result<()> {
-        if is_unchanged(wanted) {
+        let target = self.group.find(&wanted.target).and_then(|id| self.group.volume_info(id).ok());
+        if keeps_name((&wanted.base, target.map_or(0, |target| target.blocks)), (wanted.point, wanted.blocks)) {
             return Ok(());
         }
         let seed = point_seed(wanted.point, wanted.blocks);
@@ -379,8 +384,11 @@ impl Service {
                 }
             };
             // Contents that did not change have their name from the base (PT2), and the snapshot any identifier.
-            let is_unchanged = kept.base.as_ref().is_some_and(|base| base.point == kept.point);
-            let seed = if is_unchanged { point_seed(hidden.uuid, 1) } else { point_seed(kept.point, kept.blocks) };
+            let keeps_name = keeps_name((&kept.base, kept.base_blocks), (kept.point, kept.blocks));
+            let seed = if keeps_name { point_seed(hidden.uuid, 1) } else { point_seed(kept.point, kept.blocks) };
+            if !keeps_name && !planted::is("has_name_of_base") {
+                self.leave_name_of_base(hidden.id, &kept.target)?;
+            }
             all.push(Publish {
                 received: hidden.id,
                 to,
@@ -403,6 +411,19 @@ impl Service {
         }
         self.attempts.lock().remove(&by.stream);
         Ok(Outcome::Ok)
+    }
+
+    /// RX7: a write that changes nothing, if there was none.
+    fn leave_name_of_base(&self, hidden: VolumeId, target: &str) -> Result<()> {
+        if self.told(self.group.point_of(hidden), target)?.is_none() {
+            return Ok(());
+        }
+        let volume = self.told(self.group.volume(hidden), target)?;
+        let written = self.run(async move {
+            let first = volume.read(0, BLOCK_SIZE as u32, PageBuf::zeroed(BLOCK_SIZE as usize)).await?;
+            volume.write(0, BLOCK_SIZE as u32, Arc::new(first)).await
+        });
+        self.told(written, target)
     }
 
     fn publish_now(&self, all: Vec<Publish>, arriving: &Arriving) -> Result<()> {
@@ -460,6 +481,12 @@ impl Service {
     pub fn shown_volumes(&self) -> Vec<VolumeInfo> {
         shown_volumes(&self.group)
     }
+}
+
+/// Whether contents have the name of their base: nothing was written since, at most the size is another one (PT2). Each has its size
+/// in blocks.
+fn keeps_name((base, base_blocks): (&Option<Base>, u64), (point, blocks): (Uuid, u64)) -> bool {
+    base.as_ref().is_some_and(|base| point_seed(base.point, base_blocks) == point_seed(point, blocks))
 }
 
 /// Whether nothing changed since the base.
