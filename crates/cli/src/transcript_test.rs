@@ -2622,4 +2622,8 @@ fn a_group_that_stopped_does_not_look_well() {
         O|           /dev/ubda  ok     700.00 MiB             0       0        0$
         rc=1",
     );
+    for line in ["vgchange -ay vg0", "vgreduce --removemissing vg0"] {
+        let done = world.run(line);
+        assert!(done.code == 5 && done.err.contains("\"vg0\" has stopped. Why"), "{line}: {done:?}");
+    }
 }

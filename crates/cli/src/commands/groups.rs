@@ -147,3 +147,8 @@ pub fn named_groups(session: &mut Session<'_>, words: &[String]) -> Result<Vec<S
     names.retain(|name| seen.insert(name.clone()));
     Ok(names)
 }
+
+/// The refusal of what a group that has stopped cannot do.
+pub(super) fn has_stopped(name: &str) -> Failure {
+    Failure::failed(format!("Volume group \"{name}\" has stopped. Why, and what to do: rowen status {name}"))
+}

@@ -1,6 +1,8 @@
 //! vgcreate, vgremove, vgextend and vgchange.
 
-use super::groups::{chosen_groups, each, has_nodes, is_partial, known_group, open_anyway, refuse_missing};
+use super::groups::{
+    chosen_groups, each, has_nodes, has_stopped, is_partial, known_group, open_anyway, refuse_missing,
+};
 use super::lvchange::refresh;
 use super::pv::{consent, with_questions};
 use crate::backend::{Consent, NewVg};
@@ -333,5 +335,6 @@ fn switch(session: &mut Session<'_>, args: &Args, report: &GroupReport, activati
     };
     let active = after.volumes.iter().filter(|volume| !volume.is_waiting_to_merge()).filter(counts).count();
     session.console.say(format!("{active} logical volume(s) in volume group \"{name}\" now active"));
-    Ok(())
+    // They are active, and their requests fail.
+    if after.stopped && activation != Activation::No { Err(has_stopped(name)) } else { Ok(()) }
 }

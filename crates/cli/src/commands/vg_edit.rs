@@ -1,6 +1,6 @@
 //! vgreduce, vgrename, vgexport, vgimport, vgck and vgmknodes: changes of a group as a whole.
 
-use super::groups::{each, go_on_without, has_nodes, known_group, named_groups};
+use super::groups::{each, go_on_without, has_nodes, has_stopped, known_group, named_groups};
 use crate::failure::{Failure, Result};
 use crate::options::Opt;
 use crate::parse::Args;
@@ -172,6 +172,9 @@ fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result 
     }
     let report = session.report(name)?;
     let missing = report.missing().count();
+    if report.stopped {
+        return Err(has_stopped(name));
+    }
     if missing == 0 {
         session.console.say(format!("Volume group \"{name}\" is already consistent."));
         return Ok(());
@@ -182,10 +185,10 @@ fn remove_missing(session: &mut Session<'_>, args: &Args, name: &str) -> Result 
             partial.iter().flat_map(|volume| super::lvremove::with_dependents(&report, volume)).collect();
         let mut seen = std::collections::HashSet::new();
         names.retain(|volume| seen.insert(volume.clone()));
+        session.change(name, Request::Remove { names: names.clone() })?;
         for volume in &names {
             session.console.complain(format!("WARNING: Removing partial LV {name}/{volume}."));
         }
-        session.change(name, Request::Remove { names })?;
     }
     for _ in 0..missing {
         session.change(name, Request::RemoveMissing)?;
