@@ -320,6 +320,20 @@ fn what_changes_something_is_noted_whatever_became_of_it() {
 }
 
 #[test]
+fn what_a_smaller_volume_gives_back_is_free_at_once() {
+    let world = memory();
+    done(&world, create("a"));
+    let free = || world.service.group.info().available_blocks;
+    let before = free();
+    let resize = |blocks| Request::Resize { name: "a".into(), blocks, force: false, on: Vec::new(), seen: None };
+    done(&world, Request::Deactivate { names: None });
+    done(&world, resize(128 * MIB));
+    assert!(free() + 119 * MIB < before);
+    done(&world, resize(8 * MIB));
+    assert!(free() + MIB > before, "{} of {before}", free());
+}
+
+#[test]
 fn a_check_says_how_far_it_is() {
     let world = memory();
     done(&world, create("a"));

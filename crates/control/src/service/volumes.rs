@@ -105,6 +105,10 @@ impl Service {
         if self.node(name).is_some() {
             self.platform.devices.resized(name)?;
         }
+        // What was freed counts as free from the next checkpoint on, and a group that is not written to takes none by itself.
+        if blocks < volume.blocks {
+            self.checkpoint()?;
+        }
         Ok(Outcome::Ok)
     }
 
