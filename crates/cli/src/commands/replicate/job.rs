@@ -61,6 +61,9 @@ pub(super) struct Both {
     hold_to: String,
 }
 
+/// What follows a transfer that was cut.
+const GOES_ON: &str = "What has arrived is kept: the same command goes on there.";
+
 /// Which snapshots of earlier replications are removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prune {
@@ -221,11 +224,44 @@ impl Job {
             both.to.exists && taken.is_some_and(|taken| Some(&taken.point_uuid) == both.to.point_uuid.as_ref());
         let older = both.from.points.iter().filter(|point| point.name != name);
         let base = older.rev().find(|point| Some(&point.point_uuid) == both.to.point_uuid.as_ref());
-        let (true, Some(base)) = (is_same, base) else { return self.bring(session, both, &[name.to_owned()]) };
+        let (true, Some(base)) = (is_same, base) else {
+            let brought = self.bring(session, both, &[name.to_owned()]);
+            return brought.map_err(|failure| self.take_back(session, both, taken, failure));
+        };
         // What is there stays what both have.
         self.hold(session, &both.from, base, &both.hold_from)?;
         self.remove_ours(session, both, name)?;
         Ok(Brought { sent: Sent::Nothing(base.name.clone()), at: Some(base.clone()) })
+    }
+
+    /// Removes a snapshot of which nothing has arrived: the next run takes another one.
+    fn take_back(
+        &self,
+        session: &mut Session<'_>,
+        both: &Both,
+        taken: Option<&Point>,
+        mut failure: Failure,
+    ) -> Failure {
+        let is_needed = |now: &Both, taken: &Point| now.to.arriving.is_some() || now.to.at(&taken.point_uuid).is_some();
+        // Who does not answer may have it.
+        let (Some(taken), Ok(now)) = (taken, self.look(session)) else { return failure };
+        if is_needed(&now, taken) || planted::is("leftovers_stay") {
+            return failure;
+        }
+        if let Failure::Failed(lines) = &mut failure {
+            lines.retain(|line| !line.ends_with(GOES_ON));
+            lines.push(format!("{} is not up to date: nothing has arrived.", self.to.shown()));
+        }
+        // The snapshot that names the point may be an older one, and was held, too.
+        let named_by = now.from.named_by(&taken.point_uuid).filter(|named_by| named_by.name != taken.name);
+        let held = named_by.filter(|named_by| named_by.holds.contains(&both.hold_from));
+        let released = held.map_or(Ok(()), |named_by| {
+            self.from.run(session, &["release", "-n", &both.hold_from, &self.from.of(&named_by.name)]).map(drop)
+        });
+        if let Err(other) = released.and_then(|()| self.remove_ours(session, both, &taken.name)) {
+            session.tell(&other);
+        }
+        failure
     }
 
     /// Removes what earlier runs took and did not bring: it is newer than what the target has, and nobody else holds it.
@@ -383,10 +419,7 @@ impl Job {
         let (side, said) = if sent.code != 0 && !is_cut { (&self.from, sent) } else { (&self.to, received) };
         let mut failure = side.failure(said);
         if let Failure::Failed(lines) = &mut failure {
-            lines.push(format!(
-                "{} is not up to date. What has arrived is kept: the same command goes on there.",
-                self.to.shown()
-            ));
+            lines.push(format!("{} is not up to date. {GOES_ON}", self.to.shown()));
         }
         Err(failure)
     }

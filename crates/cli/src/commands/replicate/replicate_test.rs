@@ -267,6 +267,26 @@ fn failed_runs_leave_one_snapshot() {
     assert_eq!((names(&mut world, "vg0").len(), names(&mut world, "vg1").len()), (4, 2));
 }
 
+/// The other group has the contents as another volume, and a snapshot's identifier is there once. Nothing is left of runs of which
+/// nothing arrived.
+fn nothing_arrives() {
+    let mut world = world();
+    said(&mut world, THERE, 0, "has arrived");
+    let before = names(&mut world, "vg0");
+    for _ in 0..3 {
+        let done = said(&mut world, "rowen replicate vg0/db root@h2:vg1/other", 5, "nothing has arrived");
+        assert!(done.err.contains("has the identifier") && !done.err.contains("goes on there"), "{done:?}");
+        assert_eq!(names(&mut world, "vg0"), before);
+    }
+    said(&mut world, THERE, 0, "up to date");
+}
+
+#[test]
+fn a_run_of_which_nothing_arrives_leaves_nothing() {
+    nothing_arrives();
+    must_be_found("leftovers_stay", nothing_arrives);
+}
+
 /// RP1: nobody can remove what the next increment needs. RP2: what people made stays.
 fn held_and_kept() {
     let mut world = world();
