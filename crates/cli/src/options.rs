@@ -288,7 +288,7 @@ options! {
     Stripes Some('i'), "stripes", Kind::Number, "Physical volumes between which the blocks of the volume alternate (1 to 32). All striped volumes of a group have the same number, and the same stripesize.";
     ConvertStripes None, "stripes", Kind::Number, "1, or as many as the volume has: a conversion changes no stripes.";
     StripeSize Some('I'), "stripesize", Kind::Size('k'), "What follows each other on one physical volume of a striped volume: a power of two from 4k to one extent (default 64k).";
-    Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Copies besides the first: 1 for a mirrored volume, 0 for a linear one. A volume keeps what it was made with.";
+    Mirrors Some('m'), "mirrors", Kind::SignedNumber, "Copies besides the first: 1 for a mirrored volume, 0 for a linear one. lvconvert changes it.";
     MirrorLog None, "mirrorlog", Kind::Word(&["core", "disk"]), "Accepted for LVM's clients: what has to be compared after a crash is always kept on the disks.";
     NoSync None, "nosync", Kind::Flag, "Accepted for LVM's clients: new mirrored volumes are in sync at once.";
     RegionSize Some('R'), "regionsize", Kind::Size('m'), "Accepted for LVM's clients: regions of mirrors have 4 MiB.";

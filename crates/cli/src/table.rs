@@ -630,6 +630,8 @@ pub const COMMANDS: &[Command] = &[
             "--type thin-pool [--poolmetadata LV] VG/LV",
             "--type snapshot VG/LV_origin LV",
             "--type thin --thinpool LV [--originname LV_new] VG/LV",
+            "-m|--mirrors [+|-]0|1 VG/LV [PV ...]",
+            "--type raid1|linear VG/LV [PV ...]",
             "--repair VG/LV [PV ...]",
         ],
         operands: Operands::VolumeFirst,

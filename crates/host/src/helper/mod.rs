@@ -149,6 +149,8 @@ pub fn main(reached: fn(&str)) -> u8 {
     journal::of_group(&std::env::var(journal::GROUP).unwrap_or_default());
     match serve(reached) {
         Ok(()) => 0,
+        // Who asked has not waited for the answer.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => 1,
         Err(e) => {
             journal::warn(format_args!("a helper process failed: {e}"));
             1
