@@ -8,6 +8,8 @@ use std::io;
 pub enum StreamError {
     /// The bytes could not be read.
     Io(io::Error),
+    /// Not one byte came.
+    Empty,
     /// It ends before its end.
     Cut,
     /// It begins with something else.
@@ -27,16 +29,17 @@ pub enum StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StreamError::Io(error) => write!(f, "it cannot be read: {error}"),
-            StreamError::Cut => f.write_str("it ends before its end"),
-            StreamError::NoStream => f.write_str("it is no stream of \"rowen send\""),
+            StreamError::Io(error) => write!(f, "the stream cannot be read: {error}"),
+            StreamError::Empty => f.write_str("nothing came: see what the sender says"),
+            StreamError::Cut => f.write_str("the stream ends before its end"),
+            StreamError::NoStream => f.write_str("what came is no stream of \"rowen send\""),
             StreamError::Damaged { frame, byte } => {
-                write!(f, "it is damaged: frame {frame}, at byte {byte}, is not what was sent there")
+                write!(f, "the stream is damaged: frame {frame}, at byte {byte}, is not what was sent there")
             }
-            StreamError::OtherFrames => f.write_str("its frames are not those that were sent"),
+            StreamError::OtherFrames => f.write_str("the stream's frames are not those that were sent"),
             StreamError::Newer(what) => write!(f, "a newer program made it: {what}"),
             StreamError::Malformed(what) => write!(f, "it makes no sense: {what}"),
-            StreamError::GoesOn => f.write_str("something follows its end"),
+            StreamError::GoesOn => f.write_str("something follows the end of the stream"),
         }
     }
 }

@@ -227,10 +227,14 @@ impl<R: Read> StreamReader<R> {
             let (place, at) = (self.place, self.at);
             let frame = place.frame;
             let mut header = [0; HEADER];
-            self.fill(&mut header)?;
+            if frame == 0 {
+                self.fill_first(&mut header)?;
+            } else {
+                self.fill(&mut header)?;
+            }
             let [m0, m1, m2, m3, k0, k1, f0, f1, l0, l1, l2, l3, c0, c1, c2, c3] = header;
             if [m0, m1, m2, m3] != MAGIC {
-                return Err(if frame == 0 { StreamError::NoStream } else { StreamError::Damaged { frame, byte: at } });
+                return Err(StreamError::Damaged { frame, byte: at });
             }
             let (kind, flags) = (u16::from_le_bytes([k0, k1]), u16::from_le_bytes([f0, f1]));
             let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -262,6 +266,21 @@ impl<R: Read> StreamReader<R> {
                 }
             }
         }
+    }
+
+    /// The first bytes of all. What is too short for a stream may be something else.
+    fn fill_first(&mut self, to: &mut [u8]) -> Result<(), StreamError> {
+        let mut read = Vec::with_capacity(to.len());
+        (&mut self.from).take(to.len() as u64).read_to_end(&mut read).map_err(StreamError::Io)?;
+        let begins = read.iter().zip(&MAGIC).all(|(byte, magic)| byte == magic);
+        match read.len() {
+            0 => return Err(StreamError::Empty),
+            _ if !begins => return Err(StreamError::NoStream),
+            len if len < to.len() => return Err(StreamError::Cut),
+            _ => to.copy_from_slice(&read),
+        }
+        self.at += to.len() as u64;
+        Ok(())
     }
 
     fn fill(&mut self, to: &mut [u8]) -> Result<(), StreamError> {

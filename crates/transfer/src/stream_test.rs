@@ -108,9 +108,10 @@ fn marks_come_by_themselves() {
 #[test]
 fn a_stream_that_is_cut_has_no_end() {
     let whole = stream(true);
-    for len in 0..whole.len() {
+    for len in 1..whole.len() {
         assert!(matches!(read(&whole[..len]), Err(StreamError::Cut)), "{len}");
     }
+    assert!(matches!(read(&[]), Err(StreamError::Empty)));
 }
 
 /// Where frames begin, and the end of the last one.
@@ -307,8 +308,10 @@ fn a_length_takes_no_memory() {
 #[test]
 fn beginnings_are_told_apart() {
     let begin = |bytes: &[u8]| StreamReader::begin(bytes).err().unwrap().to_string();
-    assert_eq!(begin(b""), "it ends before its end");
-    assert_eq!(begin(b"<html>some page</html>"), "it is no stream of \"rowen send\"");
+    assert_eq!(begin(b""), "nothing came: see what the sender says");
+    assert_eq!(begin(b"hello"), "what came is no stream of \"rowen send\"");
+    assert_eq!(begin(&frame::MAGIC), "the stream ends before its end");
+    assert_eq!(begin(b"<html>some page</html>"), "what came is no stream of \"rowen send\"");
     let mut newer = head().encode();
     newer[0] = 2;
     assert!(

@@ -153,7 +153,7 @@ fn a_stream_outlives_the_server_that_receives_it() {
         let mut err = String::new();
         receiver.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert_eq!(receiver.wait().unwrap().code(), Some(5), "{err}");
-        assert!(err.contains("it ends before its end"), "{err}");
+        assert!(err.contains("the stream ends before its end"), "{err}");
         assert_eq!(to.ok("lvs --noheadings VG").trim(), "");
         assert!(to.ok("receive --status VG").contains("/db: all of mon, of 200.00m, is being received"));
         let server = to.server().unwrap();
