@@ -343,6 +343,8 @@ fn what_is_received_says_how_it_goes_on() {
     assert!(status.contains(&format!("It goes on with: rowen send --resume {word}\n")), "{status}");
     assert!(world.run("rowen receive --status --json vg1").out.contains(&format!("\"token\":\"{word}\"")));
     world.files.insert("/tmp/token".into(), format!("{word}\n"));
+    world.files.insert("token".into(), format!("{word}\n"));
+    assert!(!send(&mut world, "send --resume token").is_empty());
     let rest = send(&mut world, "send --resume /tmp/token");
     let done = receive(&mut world, "receive --test vg1/db", &rest);
     assert_eq!(done.out, "  The stream is whole: vg0/wed since mon, the rest of a stream that was cut.\n");

@@ -229,7 +229,8 @@ fn bases() {
     let done = receive(&mut world, "receive -n m0 vg1/db", &full);
     assert!(done.err.contains("Logical volume vg1/db exists, and the stream has a whole volume."), "{}", done.err);
     let done = receive(&mut world, "receive vg1/new", &full);
-    assert!(done.err.contains("Logical Volume \"mon\" already exists in volume group \"vg1\""), "{}", done.err);
+    let told = "Logical Volume \"mon\" already exists in volume group \"vg1\"\n  The received snapshot would have this name: \"-n NAME\"";
+    assert!(done.err.contains(told), "{}", done.err);
     assert_eq!(receive(&mut world, "receive -n m1 vg1/new", &full).code, 0);
     // Nothing changed: the snapshot is made, and is what the base is.
     ok(&mut world, "lvcreate -s -n m2 vg0/mon");
@@ -370,7 +371,7 @@ fn what_cannot_be_sent_says_what_can() {
         rc=3",
     );
     let done = receive(&mut world, "receive vg1/db", b"#!/bin/sh\nexit 1\n");
-    assert_eq!(done.err, "  Cannot receive into vg1/db: it is no stream of \"rowen send\".\n");
+    assert_eq!(done.err, "  Cannot receive into vg1/db: what came is no stream of \"rowen send\".\n");
     let stream = send(&mut world, "send vg0/mon");
     let done = receive(&mut world, "receive --test vg1/db", &stream);
     assert_eq!((done.out.as_str(), done.code), ("  The stream is whole: vg0/mon.\n", 0));

@@ -175,7 +175,11 @@ impl Service {
     fn begin(&self, wanted: &Receive) -> Result<()> {
         for one in &wanted.volumes {
             if self.group.find(&one.snapshot).is_some() {
-                return Err(self.failure(&Error::Exists(one.snapshot.clone()), &one.snapshot));
+                let mut failure = self.failure(&Error::Exists(one.snapshot.clone()), &one.snapshot);
+                failure
+                    .message
+                    .push_str("\nThe received snapshot would have this name: \"-n NAME\" gives it another one.");
+                return Err(failure);
             }
             self.refuse_identifier(one)?;
         }
