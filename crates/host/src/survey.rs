@@ -406,6 +406,7 @@ fn members(scan: &Scan, name: &str, older: &[Uuid]) -> MembersSeen {
         is_there: pv.is_some(),
         is_out: out.contains(&uuid),
         is_older: older.contains(&uuid),
+        is_silent: false,
     };
     MembersSeen::Found(scan.members(name).into_iter().map(member).collect())
 }

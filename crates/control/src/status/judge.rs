@@ -10,6 +10,8 @@ use rowen_engine::units::BLOCK_SIZE;
 
 /// Seconds. A rotating disk needs some seconds to start. A disk that is silent for longer is reported.
 const DISK_LIMIT: u64 = 15;
+/// The path of a disk that is nowhere, as LVM writes it.
+const UNKNOWN: &str = "[unknown]";
 /// Seconds. Opening a group takes less.
 const OPENING_LIMIT: u64 = 10;
 /// The first servers after a kill may start too early and fail.
@@ -17,7 +19,21 @@ const FAILURES: u64 = 3;
 
 /// The status of the host's groups.
 pub fn judge(survey: Survey) -> Status {
-    let Survey { groups, lost, silent_devices, troubles } = survey;
+    let Survey { mut groups, lost, mut silent_devices, troubles } = survey;
+    for seen in &mut groups {
+        let MembersSeen::Found(pvs) = &mut seen.members else { continue };
+        for pv in pvs.iter_mut().filter(|pv| !pv.is_there && !planted::is("silent_is_missing")) {
+            pv.is_silent = pv.path.as_ref().is_some_and(|path| silent_devices.contains(path));
+        }
+    }
+    let is_of_group = |device: &String| {
+        let pvs = groups.iter().filter_map(|seen| match &seen.members {
+            MembersSeen::Found(pvs) => Some(pvs),
+            _ => None,
+        });
+        pvs.flatten().any(|pv| pv.is_silent && pv.path.as_ref() == Some(device))
+    };
+    silent_devices.retain(|device| !is_of_group(device));
     let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
     let silent = silent_devices.into_iter().map(|device| Problem {
         what: format!("{device} does not answer, so rowen cannot know whether it belongs to a group"),
@@ -369,7 +385,8 @@ impl Verdict {
             MembersSeen::Contradictory(why) if is_served => {
                 // A server that waits for a disk reports the copy itself.
                 if self.waits_for().is_none() {
-                    let next = "detach the copy: the group keeps using the disks that it has open, but could not be opened again";
+                    let next = "attach the newest disks; if one is a copy of another, detach the copy; the group keeps using the disks that \
+                                it has open, but could not be opened again";
                     self.wrong(why, next);
                 }
             }
@@ -401,25 +418,8 @@ impl Verdict {
                 let reason = self.waits_for().map(|wait| wait.what.clone()).unwrap_or_default();
                 let is_in_reason = |pv: &PvSeen| !pv.uuid.is_empty() && reason.contains(&pv.uuid);
                 let others: Vec<&PvSeen> = missing.iter().filter(|pv| !is_in_reason(pv)).copied().collect();
-                for pv in others {
-                    let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
-                    let what = match is_served {
-                        false if pv.uuid.is_empty() => format!("{path} is missing"),
-                        false => format!("{path} ({}) is missing", pv.uuid),
-                        true => {
-                            format!("{path} ({}) has disappeared: the group could not be opened again", pv.uuid)
-                        }
-                    };
-                    let next = match &pv.path {
-                        _ if is_in_use => "attach it: the group goes on by itself, without any command".to_owned(),
-                        // The group may have gone to another machine.
-                        Some(path) if missing.len() == pvs.len() => {
-                            format!("attach it; if its group has left for good: rowen lvmdevices --deldev {path}")
-                        }
-                        _ => "attach it; if it is a file that was moved: rowen lvmdevices --adddev FILE".to_owned(),
-                    };
-                    self.wrong(what, next);
-                }
+                let are_all = missing.len() == pvs.len();
+                others.into_iter().for_each(|pv| self.is_not_there(pv, is_in_use, are_all));
                 let count = (pvs.len() - missing.len(), times(pvs.len() as u64, "physical volume", "physical volumes"));
                 if !missing.is_empty() && matches!(self.status.state, State::NotRunning | State::TakingOver) {
                     let sentence =
@@ -432,6 +432,41 @@ impl Verdict {
                 }
             }
         }
+    }
+
+    /// `is_in_use`: the group is served, or its volumes are in use. `are_all`: nothing of it is there.
+    fn is_not_there(&mut self, pv: &PvSeen, is_in_use: bool, are_all: bool) {
+        if pv.is_silent {
+            return self.does_not_answer(pv);
+        }
+        let path = pv.path.clone().unwrap_or_else(|| "a physical volume".to_owned());
+        let what = match &self.seen.server {
+            ServerSeen::Answered { .. } => {
+                format!("{path} ({}) has disappeared: the group could not be opened again", pv.uuid)
+            }
+            _ if pv.uuid.is_empty() => format!("{path} is missing"),
+            _ => format!("{path} ({}) is missing", pv.uuid),
+        };
+        let next = match &pv.path {
+            _ if is_in_use => "attach it: the group goes on by itself, without any command".to_owned(),
+            // The group may have gone to another machine.
+            Some(path) if are_all => {
+                format!("attach it; if its group has left for good: rowen lvmdevices --deldev {path}")
+            }
+            _ => "attach it; if it is a file that was moved: rowen lvmdevices --adddev FILE".to_owned(),
+        };
+        self.wrong(what, next);
+    }
+
+    /// A disk whose label could not be read. Its server says more after a while.
+    fn does_not_answer(&mut self, pv: &PvSeen) {
+        let path = pv.path.clone().unwrap_or_default();
+        if self.status.problems.iter().any(|problem| problem.what.starts_with(&format!("{path} has not answered"))) {
+            return;
+        }
+        let uuid = if pv.uuid.is_empty() { String::new() } else { format!(" ({})", pv.uuid) };
+        let next = "check the device and its path (dmesg); the group goes on, or can be opened, when it answers";
+        self.wrong(format!("{path}{uuid} does not answer"), next);
     }
 
     /// The disk for which its server waits.
@@ -452,8 +487,12 @@ impl Verdict {
     fn goes_on_without(&mut self, pv: &PvSeen) {
         let group = self.seen.name.clone();
         let is_back = if pv.is_there { ", although it is attached again" } else { "" };
+        let last = match &pv.path {
+            Some(path) if !pv.is_there => format!(" (last seen at {path})"),
+            _ => String::new(),
+        };
         let what =
-            format!("it goes on without physical volume {}{is_back}: what is only there cannot be read", pv.uuid);
+            format!("it goes on without physical volume {}{last}{is_back}: what is only there cannot be read", pv.uuid);
         let next = match &pv.path {
             Some(path) if pv.is_there => format!(
                 "rowen vgextend --restoremissing {group} {path}; if it is refused and lost for the group: rowen vgreduce --removemissing \
@@ -488,8 +527,13 @@ impl Verdict {
 
     fn mark_missing(&mut self, pvs: &[PvSeen]) {
         for pv_state in &mut self.status.physical_volumes {
-            if pvs.iter().any(|pv| (!pv.is_there || pv.is_out) && pv.uuid == pv_state.uuid) {
-                pv_state.state = PvWord::Missing;
+            let Some(pv) = pvs.iter().find(|pv| (!pv.is_there || pv.is_out) && pv.uuid == pv_state.uuid) else {
+                continue;
+            };
+            pv_state.state = if pv.is_silent { PvWord::NotAnswering } else { PvWord::Missing };
+            // Its server knows no path of a disk that is out.
+            if let (UNKNOWN, Some(path)) = (pv_state.path.as_deref().unwrap_or(UNKNOWN), &pv.path) {
+                pv_state.path = Some(path.clone());
             }
         }
     }
@@ -555,6 +599,7 @@ fn labelled_pv(pv: &PvSeen) -> PvState {
         path: pv.path.clone(),
         uuid: pv.uuid.clone(),
         state: match pv {
+            pv if pv.is_silent => PvWord::NotAnswering,
             pv if !pv.is_there || pv.is_out => PvWord::Missing,
             pv if pv.is_older => PvWord::OlderCopy,
             _ => PvWord::Ok,

@@ -155,4 +155,6 @@ pub struct PvSeen {
     pub is_out: bool,
     /// What is attached is an older copy of it, with which the group is not opened.
     pub is_older: bool,
+    /// Its device is there and did not answer, so its label is not known.
+    pub is_silent: bool,
 }

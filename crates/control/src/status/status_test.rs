@@ -70,6 +70,7 @@ fn found(pvs: &[(&str, bool)]) -> MembersSeen {
         is_there: *is_there,
         is_out: false,
         is_older: false,
+        is_silent: false,
     };
     MembersSeen::Found(pvs.iter().enumerate().map(pv).collect())
 }
@@ -332,6 +333,42 @@ fn a_disk_is_back_when_the_server_uses_it() {
 }
 
 #[test]
+fn a_disk_that_is_out_has_the_path_where_it_was() {
+    let mut seen = served(|report| (report.pvs[1].is_missing, report.pvs[1].path) = (true, "[unknown]".into()));
+    seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+    let group = verdict(seen);
+    assert_eq!(group.problems.len(), 1);
+    assert!(group.problems[0].what.contains(" (last seen at /dev/sdc): what is only there"), "{:?}", group.problems);
+    assert_eq!(group.physical_volumes[1].path.as_deref(), Some("/dev/sdc"));
+    assert_eq!(group.physical_volumes[1].state, PvWord::Missing);
+}
+
+/// Its label cannot be read, and it is where it was.
+#[test]
+fn a_disk_that_does_not_answer_has_not_disappeared() {
+    for is_served in [true, false] {
+        let mut seen = if is_served { served(|_| {}) } else { without_server(ServerSeen::None, None, 0) };
+        seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+        let silent_devices = vec!["/dev/sdc".to_owned(), "/dev/sdx".to_owned()];
+        let status = judge(Survey { groups: vec![seen], silent_devices, ..Survey::default() });
+        let group = &status.groups[0];
+        assert_eq!((group.healthy, group.problems.len()), (false, 1), "{:?}", group.problems);
+        let problem = &group.problems[0];
+        assert!(problem.what.starts_with("/dev/sdc (") && problem.what.ends_with(") does not answer"), "{problem:?}");
+        assert!(problem.next.starts_with("check the device"), "{problem:?}");
+        assert_eq!(group.physical_volumes[1].state, PvWord::NotAnswering);
+        assert_eq!(status.problems.len(), 1, "the one that no group is known to have");
+        assert!(status.problems[0].what.starts_with("/dev/sdx does not answer"));
+    }
+    // Its server has waited for longer, and says so.
+    let mut seen = served(|report| report.pvs[1].silent_seconds = Some(20));
+    seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+    let status = judge(Survey { groups: vec![seen], silent_devices: vec!["/dev/sdc".into()], ..Survey::default() });
+    let said: Vec<&str> = status.groups[0].problems.iter().map(|problem| problem.what.as_str()).collect();
+    assert_eq!(said, ["/dev/sdc has not answered for 20 s"]);
+}
+
+#[test]
 fn an_older_copy_is_named_and_keeps_a_group_closed() {
     for keeper in [None, Some(KEEPER)] {
         let mut seen = without_server(ServerSeen::None, keeper, 0);
@@ -383,7 +420,7 @@ fn labels_that_contradict_each_other_keep_a_group_closed() {
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
     let (state, problems) = judged(seen);
     assert_eq!((state, problems.len()), (State::Serving, 1));
-    assert!(problems[0].1.starts_with("detach the copy: the group keeps using"), "{problems:?}");
+    assert!(problems[0].1.contains("detach the copy; the group keeps using"), "{problems:?}");
     // Its server looks at what comes, and says it.
     let mut seen = served(|report| report.disk_wait = Some(wait("/dev/sdb and /dev/sdc are the same physical volume")));
     seen.members = MembersSeen::Contradictory("two devices have one label".into());
@@ -496,6 +533,7 @@ fn all_states_are_all() {
 fn a_group_that_is_called_healthy_and_is_not_is_found() {
     must_be_found("unwell_is_healthy", a_stopped_group_says_why);
     must_be_found("catching_up_is_well", whoever_takes_the_only_current_copy_away_is_warned);
+    must_be_found("silent_is_missing", a_disk_that_does_not_answer_has_not_disappeared);
     must_be_found("labels_are_enough", a_disk_is_back_when_the_server_uses_it);
 }
 
