@@ -164,7 +164,8 @@ impl Search {
             *self = Search::default();
             return;
         };
-        if !seek::may_search() {
+        // A group that has stopped takes nothing back: it is opened again, and its next server does.
+        if service.group.failed().is_err() || !seek::may_search() {
             return;
         }
         match self.find(first) {
@@ -249,7 +250,9 @@ impl Search {
     fn take_back(&mut self, server: &Server, lost: &LostPv, path: &std::path::Path) {
         let service = &server.service;
         let request = Request::RestorePv { path: path.display().to_string() };
-        match service.handle(request, &Caller::default(), &mut |_| {}) {
+        let caller =
+            Caller { command: format!("the return of physical volume {}", path.display()), ..Caller::default() };
+        match service.handle(request, &caller, &mut |_| {}) {
             Outcome::Ok => {
                 let uuid = lost.uuid().map(lvm_text).unwrap_or_default();
                 let line = format!(
