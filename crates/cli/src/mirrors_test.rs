@@ -401,7 +401,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved; move the other volumes by name.
+        E|  Volume group \"v\": Mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by name (-n).
         rc=5",
     );
 }

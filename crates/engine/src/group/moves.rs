@@ -208,7 +208,9 @@ impl Group {
         };
         match refused {
             true => Err(Error::Invalid(
-                "mirrored and striped volumes cannot be moved; move the other volumes by name".into(),
+                "mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by \
+                 name (-n)"
+                    .into(),
             )),
             false => Ok(()),
         }
