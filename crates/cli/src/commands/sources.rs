@@ -130,13 +130,11 @@ fn of_group(session: &mut Session<'_>, args: &Args, suffix: &str) -> Result<Chos
 
 /// The contents of a token: the word is the token or the path of its file.
 fn token(session: &mut Session<'_>, word: &str) -> Result<Token> {
-    let text = match word.contains('/') {
-        true => session.backend.read_text(word)?,
+    let text = match Token::of_word(word.trim()) {
+        Ok(token) => return Ok(token),
+        Err(_) if word.contains('/') => session.backend.read_text(word)?,
         // A file in the working directory, perhaps.
-        false if Token::of_word(word.trim()).is_err() => {
-            session.backend.read_text(word).unwrap_or_else(|_| word.to_owned())
-        }
-        false => word.to_owned(),
+        Err(_) => session.backend.read_text(word).unwrap_or_else(|_| word.to_owned()),
     };
     Token::of_word(text.trim()).map_err(|error| {
         Failure::usage(format!(

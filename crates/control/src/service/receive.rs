@@ -13,9 +13,9 @@
 //!   before that is here: the same stream and place, with the same hash of all that came before it. Any other stream of
 //!   the same contents begins at its start. Nothing that is on its way into a receive when that becomes visible arrives
 //!   later.
+//! * RX6 One run of a command writes what is received: the one that asked last. What another one sends is refused.
 //! * RX7 The snapshot of what was received has the identity that the sender's snapshot has. The sender's volume may have another map with
 //!   the same data (it was extended, or what was written was discarded again), and then its name is another one than that of the base.
-//! * RX6 One run of a command writes what is received: the one that asked last. What another one sends is refused.
 
 use super::arriving::{Arriving, Kept, Progress};
 use super::failure::{Failure, Result};

@@ -10,8 +10,6 @@ use rowen_engine::units::BLOCK_SIZE;
 
 /// Seconds. A rotating disk needs some seconds to start. A disk that is silent for longer is reported.
 const DISK_LIMIT: u64 = 15;
-/// The path of a disk that is nowhere, as LVM writes it.
-const UNKNOWN: &str = "[unknown]";
 /// Seconds. Opening a group takes less.
 const OPENING_LIMIT: u64 = 10;
 /// The first servers after a kill may start too early and fail.
@@ -20,20 +18,16 @@ const FAILURES: u64 = 3;
 /// The status of the host's groups.
 pub fn judge(survey: Survey) -> Status {
     let Survey { mut groups, lost, mut silent_devices, troubles } = survey;
+    let mut of_groups: Vec<String> = Vec::new();
     for seen in &mut groups {
         let MembersSeen::Found(pvs) = &mut seen.members else { continue };
         for pv in pvs.iter_mut().filter(|pv| !pv.is_there && !planted::is("silent_is_missing")) {
-            pv.is_silent = pv.path.as_ref().is_some_and(|path| silent_devices.contains(path));
+            let device = pv.path.as_ref().filter(|path| silent_devices.contains(path));
+            pv.is_silent = device.is_some();
+            of_groups.extend(device.cloned());
         }
     }
-    let is_of_group = |device: &String| {
-        let pvs = groups.iter().filter_map(|seen| match &seen.members {
-            MembersSeen::Found(pvs) => Some(pvs),
-            _ => None,
-        });
-        pvs.flatten().any(|pv| pv.is_silent && pv.path.as_ref() == Some(device))
-    };
-    silent_devices.retain(|device| !is_of_group(device));
+    silent_devices.retain(|device| !of_groups.contains(device));
     let groups: Vec<GroupStatus> = groups.into_iter().map(judge_group).collect();
     let silent = silent_devices.into_iter().map(|device| Problem {
         what: format!("{device} does not answer, so rowen cannot know whether it belongs to a group"),
@@ -217,8 +211,7 @@ impl Verdict {
     }
 
     fn waits_for_disk(&mut self, report: &StatusReport) {
-        let is_late = |pv: &&PvStatus| pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_LIMIT);
-        for pv in report.pvs.iter().filter(is_late) {
+        for pv in report.pvs.iter().filter(|pv| is_late(pv)) {
             let time = duration(pv.silent_seconds.unwrap_or(0));
             let what = format!("{} has not answered for {time}", pv.path);
             self.wrong(
@@ -460,10 +453,10 @@ impl Verdict {
 
     /// A disk whose label could not be read. Its server says more after a while.
     fn does_not_answer(&mut self, pv: &PvSeen) {
-        let path = pv.path.clone().unwrap_or_default();
-        if self.status.problems.iter().any(|problem| problem.what.starts_with(&format!("{path} has not answered"))) {
+        if self.served(pv).is_some_and(is_late) {
             return;
         }
+        let path = pv.path.clone().unwrap_or_default();
         let uuid = if pv.uuid.is_empty() { String::new() } else { format!(" ({})", pv.uuid) };
         let next = "check the device and its path (dmesg); the group goes on, or can be opened, when it answers";
         self.wrong(format!("{path}{uuid} does not answer"), next);
@@ -477,11 +470,15 @@ impl Verdict {
         }
     }
 
+    /// What the server says of a physical volume.
+    fn served(&self, pv: &PvSeen) -> Option<&PvStatus> {
+        let ServerSeen::Answered { report, .. } = &self.seen.server else { return None };
+        report.pvs.iter().find(|served| lvm_text(served.uuid) == pv.uuid)
+    }
+
     /// Whether the server runs without it. Of a disk that comes back, the labels say so first.
     fn is_served_without(&self, pv: &PvSeen) -> bool {
-        let ServerSeen::Answered { report, .. } = &self.seen.server else { return false };
-        let is_it = |served: &PvStatus| served.is_missing && lvm_text(served.uuid) == pv.uuid;
-        report.pvs.iter().any(is_it) && !planted::is("labels_are_enough")
+        self.served(pv).is_some_and(|served| served.is_missing) && !planted::is("labels_are_enough")
     }
 
     fn goes_on_without(&mut self, pv: &PvSeen) {
@@ -532,8 +529,8 @@ impl Verdict {
             };
             pv_state.state = if pv.is_silent { PvWord::NotAnswering } else { PvWord::Missing };
             // Its server knows no path of a disk that is out.
-            if let (UNKNOWN, Some(path)) = (pv_state.path.as_deref().unwrap_or(UNKNOWN), &pv.path) {
-                pv_state.path = Some(path.clone());
+            if pv.is_out && pv.path.is_some() {
+                pv_state.path.clone_from(&pv.path);
             }
         }
     }
@@ -577,9 +574,14 @@ pub fn failures(pv: &PvStatus) -> String {
     }
 }
 
+/// Whether it is reported that it does not answer.
+fn is_late(pv: &PvStatus) -> bool {
+    pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_LIMIT)
+}
+
 fn served_pv(pv: &PvStatus) -> PvState {
     let state = match pv {
-        pv if pv.silent_seconds.is_some_and(|seconds| seconds >= DISK_LIMIT) => PvWord::NotAnswering,
+        pv if is_late(pv) => PvWord::NotAnswering,
         pv if !failures(pv).is_empty() => PvWord::Errors,
         _ => PvWord::Ok,
     };
