@@ -259,6 +259,23 @@ fn whatever_is_asked_is_answered_once() {
     served.end();
 }
 
+/// Whoever was answered and looks at the counters finds the request.
+#[test]
+fn what_was_answered_is_counted() {
+    let served = Served::start();
+    served.memory.let_flush();
+    let read = abi::ReadIn { offset: 0, size: SECTOR, ..Default::default() };
+    for number in 1..=5000 {
+        served.ask(op::FSYNC, 2 * number, &[]);
+        assert_eq!(served.answer().unwrap(), (2 * number, 0));
+        served.ask(op::READ, 2 * number + 1, bytemuck::bytes_of(&read));
+        assert_eq!(served.answer().unwrap(), (2 * number + 1, 0));
+        let counts = served.connection.counts();
+        assert_eq!((counts.flush.requests, counts.read.requests, counts.under_way), (number, number, 0));
+    }
+    served.end();
+}
+
 /// FU3.
 #[test]
 fn it_ends_when_nothing_is_under_way() {

@@ -206,10 +206,11 @@ impl Connection {
         let Some(op) = op_of(&request) else { return self.answer_at_once(unique, request) };
         let begun = self.meter.begin();
         if let Err(errno) = self.admit(&request) {
+            self.meter.end(op, begun, None);
             if !planted::is("refused_silently") {
                 self.answer_now(unique, Err(errno), &[]);
             }
-            return self.meter.end(op, begun, None);
+            return;
         }
         match request {
             Request::Write { offset, len } => {
@@ -288,8 +289,8 @@ impl Connection {
         let Data { buf, class, permit } = data;
         let buf = Arc::new(buf);
         let outcome = self.target.write(offset, len, buf.clone()).await;
-        self.answer(unique, outcome, &abi::WriteOut { size: len, pad: 0 }).await;
         self.count(Op::Write, begun, outcome.map(|()| len.into()));
+        self.answer(unique, outcome, &abi::WriteOut { size: len, pad: 0 }).await;
         // A failed write may still be held by the disk; such a buffer is freed by its last holder.
         if let Some(buf) = Arc::into_inner(buf) {
             self.buffers.give(class, buf);
@@ -300,23 +301,23 @@ impl Connection {
     async fn read(&self, unique: u64, begun: Begun, offset: u64, len: u32) {
         let len = u64::from(len).min(self.target.size().saturating_sub(offset)) as u32;
         if len == 0 {
-            self.answer_now(unique, Ok(()), &[]);
-            return self.count(Op::Read, begun, Ok(0));
+            self.count(Op::Read, begun, Ok(0));
+            return self.answer_now(unique, Ok(()), &[]);
         }
         let class = Class::of(len as usize);
         let permit = self.share.take(class.size()).await;
         match self.target.read(offset, len, self.buffers.take(class)).await {
             Ok(buf) => {
+                self.count(Op::Read, begun, Ok(len.into()));
                 let header = abi::OutHeader::answer(unique, len as usize);
                 let reply = Reply::new(self.fd.clone(), bytemuck::bytes_of(&header), Some((buf, len as usize)));
                 if let Some(buf) = self.send(unique, reply).await {
                     self.buffers.give(class, buf);
                 }
-                self.count(Op::Read, begun, Ok(len.into()));
             }
             Err(errno) => {
-                self.answer(unique, Err(errno), &()).await;
                 self.count(Op::Read, begun, Err(errno));
+                self.answer(unique, Err(errno), &()).await;
             }
         }
         drop(permit);
@@ -328,8 +329,8 @@ impl Connection {
             Request::WriteZeroes { offset, len } => (len, self.target.write_zeroes(offset, len).await),
             _ => (0, self.target.flush().await),
         };
-        self.answer(unique, outcome, &()).await;
         self.count(op, begun, outcome.map(|()| bytes));
+        self.answer(unique, outcome, &()).await;
     }
 
     /// Whether the kernel is to ask the successor.
@@ -337,7 +338,7 @@ impl Connection {
         errno == HANDED_ON || (errno == CLOSED && self.stop.is_stopped())
     }
 
-    /// Counts a request that was answered, or is left to a successor.
+    /// Counts a request that is about to be answered, or is left to a successor: a program that was answered finds it counted.
     fn count(&self, op: Op, begun: Begun, outcome: Result<u64, Errno>) {
         match outcome {
             Err(errno) if self.is_handed_on(errno) => self.meter.withdraw(),
