@@ -25,7 +25,7 @@ test-fresh: ## make demo and make test in a minimal Debian (root; up to an hour;
 test-unit: ## tests of the crates; no root, no devices (4 minutes)
 	.ci/run unit
 
-test-sim: ## crashes and faults on simulated disks, in full (about 12 minutes; ROWEN_SIM_SEEDS=percent; a tenth of it in make test)
+test-sim: ## crashes and faults on simulated disks, in full (about 12 minutes; ROWEN_SIM_SEEDS=percent; a twentieth of it in make test)
 	.ci/run sim
 
 sim: ## one simulated world (SEED=number, OPTIONS=--trace), or many (SEED="--minutes 10")

@@ -1,4 +1,4 @@
-//! The effort of the tests. `ROWEN_SIM_SEEDS` is the percentage of the usual: 100 alone, 10 in `make test`, more in
+//! The effort of the tests. `ROWEN_SIM_SEEDS` is the percentage of the usual: 100 alone, 5 in `make test`, more in
 //! long runs.
 
 fn setting(name: &str) -> Option<u64> {

@@ -137,7 +137,7 @@ fn a_revert_to_itself_ends() {
 fn bytes_flipped_anywhere_are_refused_or_harmless() {
     let setup = Setup::small(2, 24);
     let sound = sound_images(&setup).unwrap();
-    judge("flipped", rounds(3000), (10, 100), &setup, |rng| {
+    judge("flipped", rounds(3000), (10, rounds(3000) / 4), &setup, |rng| {
         let (name, image) = rng.pick(&sound);
         (name.clone(), flipped(image.clone(), rng))
     });
