@@ -395,7 +395,8 @@ options! {
     Endpoint None, "endpoint", Kind::Text("URL"), "Where the service of an object store answers, if that is not its usual place.";
     Region None, "region", Kind::Text("NAME"), "The region of the bucket.";
     SingleWriter None, "singlewriter", Kind::Flag, "Take a store in which two programs can create one object. Never let two write to it at once.";
-    EncryptTo None, "encryptto", Kind::Text("RECIPIENT"), "Refused: stores are not encrypted yet.";
+    KeyFile None, "keyfile", Kind::Text("FILE"), "The store is encrypted, and this file opens it: \"rowen store keygen FILE\" makes one.";
+    NotEncrypted None, "plain", Kind::Flag, "A new store is not encrypted: who can read its objects can read the volumes.";
     CheckData None, "data", Kind::Flag, "Read all data, too.";
     Older None, "older", Kind::Text("TIME"), "Give up pushes that made no progress for so long: 12h, 3d. If it is not given, 7d.";
     Ssh Some('e'), "ssh", Kind::Text("COMMAND"), "How another host is reached, with its options: \"ssh -p 2222 -i KEY\".";

@@ -1365,7 +1365,9 @@ pub const COMMANDS: &[Command] = &[
         summary: "Add, list, clean and check the stores of rowen push and rowen pull",
         is_lvm: false,
         forms: &[
+            "keygen FILE",
             "add NAME file:///DIRECTORY|s3://BUCKET[/PREFIX]",
+            "addkey STORE FILE",
             "list [ STORE ]",
             "forget STORE VOLUME@POINT ...",
             "gc STORE",
@@ -1373,13 +1375,18 @@ pub const COMMANDS: &[Command] = &[
             "remove STORE",
         ],
         operands: Operands::Nothing,
-        options: &[Json, DryRun, Endpoint, Region, SingleWriter, EncryptTo, CheckData, Older],
+        options: &[KeyFile, NotEncrypted, Json, DryRun, Endpoint, Region, SingleWriter, CheckData, Older],
         examples: &[
-            ("rowen store add backups file:///srv/backups", "a directory, which exists"),
+            ("rowen store keygen /root/backups.key", "a new key; keep copies of it elsewhere"),
             (
-                "rowen store add s3main s3://bucket/rowen --region eu-central-1",
+                "rowen store add backups file:///srv/backups --key-file /root/backups.key",
+                "a directory, which exists; what comes there is encrypted",
+            ),
+            (
+                "rowen store add s3main s3://bucket/rowen --key-file /root/backups.key --region eu-central-1",
                 "with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
             ),
+            ("rowen store addkey backups /root/vault.key", "another key opens the store, too"),
             ("rowen store list", "the stores that this host knows"),
             ("rowen store list backups", "the points of one"),
             ("rowen store forget backups db@db-mon", "other points keep what they share with it"),

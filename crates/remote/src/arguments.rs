@@ -3,8 +3,8 @@
 use crate::failure::{Result, usage};
 
 /// Options with a value, and those without.
-const VALUES: [&str; 8] = ["--as", "--name", "--endpoint", "--region", "--older", "--encryptto", "--keyfile", "--sign"];
-const FLAGS: [&str; 7] = ["--json", "--dryrun", "--singlewriter", "--data", "--full", "--quiet", "--help"];
+const VALUES: [&str; 6] = ["--as", "--name", "--endpoint", "--region", "--older", "--keyfile"];
+const FLAGS: [&str; 8] = ["--json", "--dryrun", "--singlewriter", "--data", "--full", "--plain", "--quiet", "--help"];
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use object_store::{
     ClientOptions, Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig,
 };
-use rowen_transfer::store::{Created, Objects, Trouble};
+use rowen_transfer::store::{Created, Objects, Remedy, Trouble};
 use std::ops::Range;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -34,7 +34,8 @@ fn trouble(error: &Error) -> Trouble {
     );
     // The first line says what happened; the rest is of who called whom.
     let why = error.to_string().lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
-    Trouble { why, is_final }
+    let remedy = if is_final { Remedy::Nothing } else { Remedy::AskAgain };
+    Trouble { why, remedy }
 }
 
 impl Cloud {

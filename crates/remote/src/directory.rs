@@ -1,6 +1,6 @@
 //! A store in a directory: each object is a file. What is acknowledged is on the disk.
 
-use rowen_transfer::store::{Created, Objects, Trouble};
+use rowen_transfer::store::{Created, Objects, Remedy, Trouble};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -24,7 +24,8 @@ fn trouble(error: &io::Error) -> Trouble {
         error.kind(),
         ErrorKind::PermissionDenied | ErrorKind::NotADirectory | ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull
     );
-    Trouble { why: error.to_string(), is_final }
+    let remedy = if is_final { Remedy::Nothing } else { Remedy::AskAgain };
+    Trouble { why: error.to_string(), remedy }
 }
 
 impl Directory {

@@ -19,6 +19,8 @@ pub struct Known {
     pub uuid: [u8; 16],
     pub endpoint: Option<String>,
     pub region: Option<String>,
+    /// The file that opens its key, if it is encrypted.
+    pub key_file: Option<PathBuf>,
     /// It does not keep SO1: one program at a time may write to it.
     pub single_writer: bool,
 }
@@ -84,6 +86,7 @@ impl Known {
             uuid: uuid.ok_or_else(|| wrong("it has no uuid"))?,
             endpoint: config.text("endpoint"),
             region: config.text("region"),
+            key_file: config.text("key_file").map(PathBuf::from),
             single_writer: config.is_on("single_writer") == Some(true),
         }))
     }
@@ -91,7 +94,8 @@ impl Known {
     pub fn write(&self) -> Result {
         let mut text = String::from("# A store of \"rowen push\". \"rowen store add\" wrote this file.\n");
         text.push_str(&format!("url={}\nuuid={}\n", quoted(&self.url), quoted(&hex(&self.uuid))));
-        for (name, value) in [("endpoint", &self.endpoint), ("region", &self.region)] {
+        let key_file = self.key_file.as_ref().map(|path| path.to_string_lossy().into_owned());
+        for (name, value) in [("endpoint", &self.endpoint), ("region", &self.region), ("key_file", &key_file)] {
             if let Some(value) = value {
                 text.push_str(&format!("{name}={}\n", quoted(value)));
             }

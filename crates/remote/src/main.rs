@@ -10,11 +10,14 @@ mod arguments;
 #[cfg(feature = "s3")]
 mod cloud;
 mod directory;
+mod encrypted;
 mod failure;
 mod group;
+mod keys;
 mod known;
 mod meter;
 mod places;
+mod planted;
 mod probe;
 mod pull;
 mod push;
@@ -27,7 +30,8 @@ const HELP: &str = "\
   rowen-remote keeps points of volumes in stores: directories and object stores.
   It is called as \"rowen push\", \"rowen pull\" and \"rowen store\", whose --help has the options:
 
-    rowen store add NAME file:///DIRECTORY    make or join a store
+    rowen store keygen FILE                   make a key file
+    rowen store add NAME file:///DIRECTORY    make or join a store; --key-file FILE: it is encrypted
     rowen push VG/SNAPSHOT STORE              what changed since the newest point that the store has
     rowen store list STORE                    its points
     rowen pull STORE VOLUME@POINT VG/LV       a point into a volume group

@@ -4,6 +4,7 @@
 use crate::cloud::Cloud;
 use crate::directory::Directory;
 use crate::failure::{Result, failed, usage};
+use crate::keys::{self, Unlocked};
 use crate::known::{Known, folder, hex, now, publish, unhex};
 use rowen_control::uuids;
 use rowen_transfer::store::{Log, Objects};
@@ -17,6 +18,8 @@ pub struct Place {
     pub known: Known,
     pub objects: Box<dyn Objects>,
     pub writer: [u8; 16],
+    /// Its key, if it is encrypted.
+    pub key: Option<Unlocked>,
 }
 
 /// The objects at a URL.
@@ -42,8 +45,8 @@ impl Place {
             failed(format!("There is no store {name}: \"rowen store list\" shows those that this host knows."))
         })?;
         let writer = uuids::fresh().0;
-        let objects = objects(&known, writer)?;
-        Ok(Place { known, objects, writer })
+        let (objects, key) = keys::opened(objects(&known, writer)?, &known)?;
+        Ok(Place { known, objects, writer, key })
     }
 
     pub fn log(&self) -> Result<Log<'_>> {

@@ -2,6 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::failure::{Failure, Result, failed, of_store, usage};
+use crate::keys::{self, Secret};
 use crate::known::{Known, check_name, hex, now};
 use crate::meter::{Meter, size};
 use crate::places::{Place, objects};
@@ -10,25 +11,27 @@ use rowen_control::time;
 use rowen_control::uuids;
 use rowen_engine::units::Uuid;
 use rowen_transfer::BLOCK;
-use rowen_transfer::store::{self, Log, Point, StoreError};
+use rowen_transfer::store::{self, Header, Log, Objects, Point, StoreError};
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
+/// What can be done with stores.
+const KNOWN: &str = "keygen, add, addkey, list, check, gc, forget, remove";
 /// A job that made no entry for so long is given up by `gc`.
 const OLD: u64 = 7 * 24 * 3600;
 
 pub fn store(arguments: &Arguments) -> Result {
     match arguments.positionals.get(1).map(String::as_str) {
         Some("add") => add(arguments),
+        Some("addkey") => add_key(arguments),
+        Some("keygen") => keygen(arguments),
         Some("list" | "ls") => list(arguments),
         Some("forget") => forget(arguments),
         Some("gc") => gc(arguments),
         Some("check") => check(arguments),
         Some("remove") => remove(arguments),
-        Some(other) => Err(usage(format!(
-            "\"rowen store {}\" is not known: add, list, check, gc, forget, remove.",
-            other.escape_debug()
-        ))),
-        None => Err(usage("Please say what shall be done: add, list, check, gc, forget, remove.")),
+        Some(other) => Err(usage(format!("\"rowen store {}\" is not known: {KNOWN}.", other.escape_debug()))),
+        None => Err(usage(format!("Please say what shall be done: {KNOWN}."))),
     }
 }
 
@@ -45,12 +48,8 @@ fn add(arguments: &Arguments) -> Result {
         return Err(usage("Please specify a name and a place: NAME s3://BUCKET/PREFIX or NAME file:///DIRECTORY."));
     };
     check_name(name)?;
-    for option in ["--encryptto", "--keyfile", "--sign"] {
-        if arguments.has(option) {
-            return Err(usage(format!(
-                "{option} is not there yet: stores are not encrypted. Encrypt the disk or the bucket below it."
-            )));
-        }
+    if arguments.has("--plain") && arguments.has("--keyfile") {
+        return Err(usage("A store is encrypted (--key-file FILE) or not (--plain)."));
     }
     if let Some(known) = Known::read(name)? {
         return Err(failed(format!("There is a store {name} already: {}.", known.url)));
@@ -61,6 +60,7 @@ fn add(arguments: &Arguments) -> Result {
         url: url.trim_end_matches('/').to_owned(),
         endpoint: text("--endpoint"),
         region: text("--region"),
+        key_file: key_file(arguments)?,
         single_writer: arguments.has("--singlewriter"),
         ..Known::default()
     };
@@ -85,16 +85,87 @@ fn add(arguments: &Arguments) -> Result {
         Some(fault) => complain!("  Warning: {fault}. Never let two programs write to {name} at once."),
         None => {}
     }
-    let what = format!("Cannot make a store at {url}");
-    known.uuid = store::create(&*objects, uuids::fresh().0).map_err(|error| of_store(&what, &error))?;
+    known.uuid = made_or_joined(&*objects, &known, arguments.has("--plain"))?;
     known.write()?;
     let place = Place::open(name)?;
     let log = place.log()?;
     place.saw(&log);
+    let how = if known.key_file.is_some() { "is encrypted" } else { "is not encrypted" };
     match log.state.points.len() {
-        0 => say!("  Store {name} is at {url}."),
-        count => say!("  Store {name} is at {url}, and has {count} points."),
+        0 => say!("  Store {name} is at {url}, and {how}."),
+        count => say!("  Store {name} is at {url}, {how}, and has {count} points."),
     }
+    if let Some(path) = &known.key_file {
+        say!("  Keep copies of {} elsewhere: without it nobody can read the store.", path.display());
+    }
+    Ok(())
+}
+
+/// The whole path of the key file.
+fn key_file(arguments: &Arguments) -> Result<Option<PathBuf>> {
+    let Some(text) = arguments.text("--keyfile") else { return Ok(None) };
+    let path = std::path::absolute(text).map_err(|e| failed(format!("Cannot find {text}: {e}.")))?;
+    Ok(Some(path))
+}
+
+/// Makes a store at a place without one. Returns the identifier of the store that is there.
+fn made_or_joined(objects: &dyn Objects, known: &Known, is_plain: bool) -> Result<[u8; 16]> {
+    let (name, url) = (&known.name, &known.url);
+    let told = |error: StoreError| of_store(&format!("Cannot make a store at {url}"), &error);
+    if let Some(header) = store::identify(objects).map_err(told)? {
+        return match (&known.key_file, header.is_encrypted) {
+            (Some(path), true) => keys::with_file(objects, name, &header, path).map(|unlocked| unlocked.store),
+            (None, false) => Ok(header.store),
+            (None, true) => Err(usage(format!("There is an encrypted store at {url}: --key-file FILE opens it."))),
+            (Some(_), false) => Err(failed(format!(
+                "There is a store at {url} that is not encrypted, and it cannot become so. Add it with --plain, or make a new one elsewhere."
+            ))),
+        };
+    }
+    let fresh = uuids::fresh().0;
+    let wanted = match &known.key_file {
+        Some(path) => {
+            let unlocked = keys::first(objects, fresh, &Secret::read(path)?).map_err(told)?;
+            Header { store: unlocked.store, is_encrypted: true }
+        }
+        None if is_plain => Header { store: fresh, is_encrypted: false },
+        None => {
+            return Err(usage(
+                "Please say who may read the new store: --key-file FILE encrypts it (\"rowen store keygen FILE\" makes such a file), and \
+                 with --plain everybody who can read its objects can read the volumes.",
+            ));
+        }
+    };
+    let there = store::create(objects, wanted).map_err(told)?;
+    if there.is_encrypted != wanted.is_encrypted || (there.is_encrypted && there.store != wanted.store) {
+        return Err(failed(format!("Somebody else made another store at {url} meanwhile. Try again, to join it.")));
+    }
+    Ok(there.store)
+}
+
+/// `rowen store keygen`: makes a key file.
+fn keygen(arguments: &Arguments) -> Result {
+    let [_, _, path] = &arguments.positionals[..] else {
+        return Err(usage("Please specify the file that is to be made."));
+    };
+    keys::generate(Path::new(path))?;
+    say!("  {path} is a new key. Keep copies of it elsewhere: a store that it opens is lost without it.");
+    Ok(())
+}
+
+/// `rowen store addkey`: another key file opens the store, too.
+fn add_key(arguments: &Arguments) -> Result {
+    let [_, _, name, path] = &arguments.positionals[..] else {
+        return Err(usage("Please specify a store and a key file: STORE FILE."));
+    };
+    let secret = Secret::read(Path::new(path))?;
+    let place = Place::open(name)?;
+    let Some(unlocked) = &place.key else {
+        return Err(failed(format!("Store {name} is not encrypted: it has no key.")));
+    };
+    keys::add(&*place.objects, unlocked, &secret)
+        .map_err(|error| of_store(&format!("Cannot add a key to {name}"), &error))?;
+    say!("  {path} opens store {name}, too. This host goes on with its own key file.");
     Ok(())
 }
 
@@ -181,7 +252,11 @@ fn list_stores(arguments: &Arguments) -> Result {
     if arguments.has("--json") {
         let rows: Vec<Value> = stores
             .iter()
-            .map(|known| json!({"store": known.name, "url": known.url, "store_uuid": hex(&known.uuid)}))
+            .map(|known| {
+                json!({
+                    "store": known.name, "url": known.url, "store_uuid": hex(&known.uuid), "key_file": known.key_file,
+                })
+            })
             .collect();
         say!("{}", json!({ "stores": rows }));
         return Ok(());
@@ -190,9 +265,10 @@ fn list_stores(arguments: &Arguments) -> Result {
         say!("  This host knows no store. \"rowen store add NAME PLACE\" adds one.");
         return Ok(());
     }
-    say!("  {:<20} PLACE", "STORE");
+    say!("  {:<20} {:<10} PLACE", "STORE", "ENCRYPTED");
     for known in stores {
-        say!("  {:<20} {}", known.name, known.url);
+        let is_encrypted = if known.key_file.is_some() { "yes" } else { "no" };
+        say!("  {:<20} {is_encrypted:<10} {}", known.name, known.url);
     }
     Ok(())
 }

@@ -8,12 +8,15 @@ use crate::session::Session;
 /// The program.
 pub const REMOTE: &str = "rowen-remote";
 
+/// What can be done with stores.
+const KNOWN: &str = "keygen, add, addkey, list, check, gc, forget, remove";
 /// Options that are passed on, as that program knows them.
-const FLAGS: [(Opt, &str); 7] = [
+const FLAGS: [(Opt, &str); 8] = [
     (Opt::Whole, "--full"),
     (Opt::DryRun, "--dryrun"),
     (Opt::Json, "--json"),
     (Opt::SingleWriter, "--singlewriter"),
+    (Opt::NotEncrypted, "--plain"),
     (Opt::CheckData, "--data"),
     (Opt::Test, "--dryrun"),
     (Opt::Quiet, "--quiet"),
@@ -23,7 +26,7 @@ const VALUES: [(Opt, &str); 6] = [
     (Opt::StorePoint, "--name"),
     (Opt::Endpoint, "--endpoint"),
     (Opt::Region, "--region"),
-    (Opt::EncryptTo, "--encryptto"),
+    (Opt::KeyFile, "--keyfile"),
     (Opt::Older, "--older"),
 ];
 
@@ -45,17 +48,17 @@ pub fn pull(session: &mut Session<'_>, args: &Args) -> Result {
 
 pub fn store(session: &mut Session<'_>, args: &Args) -> Result {
     match args.positionals.first().map(String::as_str) {
-        Some("add" | "list" | "ls" | "forget" | "gc" | "check" | "remove") => run(session, args, "store"),
-        Some(other) => Err(Failure::usage(format!(
-            "\"{}\" is not known: add, list, forget, gc, check, remove.",
-            other.escape_debug()
-        ))),
-        None => Err(Failure::usage("Please say what shall be done: add, list, forget, gc, check, remove.")),
+        Some("add" | "addkey" | "keygen" | "list" | "ls" | "forget" | "gc" | "check" | "remove") => {
+            run(session, args, "store")
+        }
+        Some(other) => Err(Failure::usage(format!("\"{}\" is not known: {KNOWN}.", other.escape_debug()))),
+        None => Err(Failure::usage(format!("Please say what shall be done: {KNOWN}."))),
     }
 }
 
 fn run(session: &mut Session<'_>, args: &Args, command: &str) -> Result {
-    let changes_places = command == "store" && matches!(args.positionals[0].as_str(), "add" | "remove");
+    let changes_places =
+        command == "store" && matches!(args.positionals[0].as_str(), "add" | "addkey" | "keygen" | "remove");
     if session.is_test && changes_places {
         return Ok(());
     }

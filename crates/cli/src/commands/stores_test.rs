@@ -9,6 +9,9 @@ fn options_are_passed_on_and_mistakes_are_refused() {
         ("push vg0/db-tue s3main --as mail --full", "rowen-remote push vg0/db-tue s3main --full --as=mail"),
         ("pull s3main db@tue vg1/db -n x", "rowen-remote pull s3main db@tue vg1/db --name=x"),
         ("store add s3main s3://b/p --single-writer", "rowen-remote store add s3main s3://b/p --singlewriter"),
+        ("store add s3main s3://b/p --key-file /k", "rowen-remote store add s3main s3://b/p --keyfile=/k"),
+        ("store add s3main s3://b/p --plain", "rowen-remote store add s3main s3://b/p --plain"),
+        ("store addkey s3main /k", "rowen-remote store addkey s3main /k"),
         ("store gc s3main --dry-run --older 3d", "rowen-remote store gc s3main --dryrun --older=3d"),
         ("store list --json", "rowen-remote store list --json"),
     ] {

@@ -9,6 +9,8 @@ use rowen_engine::planted;
 
 const MAGIC: [u8; 4] = *b"RwSo";
 const VERSION: u16 = 1;
+/// The feature of a store whose objects are encrypted.
+const ENCRYPTED: u64 = 1;
 /// A state is kept after as many entries.
 pub const EVERY: u64 = 16;
 
@@ -28,29 +30,38 @@ pub struct Log<'a> {
     clock: Box<dyn Fn() -> u64 + 'a>,
 }
 
-/// Makes a store if the place has none. Returns the store of the place.
-pub fn create(objects: &dyn Objects, fresh: [u8; 16]) -> Result<[u8; 16]> {
-    if let Some(bytes) = objects::get(objects, HEADER, None)? {
-        return header(&bytes);
+/// What is to be known of a store before anything else of it is read. It is never encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub store: [u8; 16],
+    /// All other objects are encrypted, but for its keys.
+    pub is_encrypted: bool,
+}
+
+/// Makes a store if the place has none. Returns what is there then.
+pub fn create(objects: &dyn Objects, fresh: Header) -> Result<Header> {
+    if let Some(there) = identify(objects)? {
+        return Ok(there);
     }
+    let features = if fresh.is_encrypted { ENCRYPTED } else { 0 };
     let mut out = Vec::new();
     out.extend(MAGIC);
     out.extend(VERSION.to_le_bytes());
-    out.extend(0u64.to_le_bytes());
-    out.extend(fresh);
-    let out = Seal::plain(fresh).sealed(HEADER, out);
+    out.extend(features.to_le_bytes());
+    out.extend(fresh.store);
+    let out = Seal::plain(fresh.store).sealed(HEADER, out);
     match objects::create(objects, HEADER, &out)? {
         None => Ok(fresh),
         Some(there) => header(&there),
     }
 }
 
-/// The identifier of the store that is there.
-pub fn identify(objects: &dyn Objects) -> Result<Option<[u8; 16]>> {
+/// The store that is there.
+pub fn identify(objects: &dyn Objects) -> Result<Option<Header>> {
     objects::get(objects, HEADER, None)?.map(|bytes| header(&bytes)).transpose()
 }
 
-fn header(bytes: &[u8]) -> Result<[u8; 16]> {
+fn header(bytes: &[u8]) -> Result<Header> {
     let mut from = From::new(HEADER, bytes);
     if from.array::<4>()? != MAGIC {
         return Err(from.damaged("it is no store of rowen"));
@@ -60,12 +71,13 @@ fn header(bytes: &[u8]) -> Result<[u8; 16]> {
         return Err(StoreError::Newer(format!("it has version {version}, and this program knows version {VERSION}")));
     }
     let features = from.u64()?;
-    if features != 0 {
-        return Err(StoreError::Newer(format!("it has features {features:#x}, which this program does not know")));
+    let unknown = features & !ENCRYPTED;
+    if unknown != 0 {
+        return Err(StoreError::Newer(format!("it has features {unknown:#x}, which this program does not know")));
     }
     let store = from.array()?;
     Seal::plain(store).opened(HEADER, bytes)?;
-    Ok(store)
+    Ok(Header { store, is_encrypted: features & ENCRYPTED != 0 })
 }
 
 impl<'a> Log<'a> {
@@ -78,7 +90,7 @@ impl<'a> Log<'a> {
         seen: Option<Seen>,
     ) -> Result<Log<'a>> {
         match identify(objects)? {
-            Some(there) if there == store => {}
+            Some(there) if there.store == store => {}
             Some(_) => return Err(StoreError::Refused("another store is there than the one that was added".into())),
             None => return Err(StoreError::Refused("there is no store of rowen".into())),
         }

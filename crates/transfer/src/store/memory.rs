@@ -1,6 +1,6 @@
 //! Objects in memory, for tests: with requests that are counted, fail, lose their answers, or stop their caller.
 
-use super::objects::{Created, Objects, Trouble};
+use super::objects::{Created, Objects, Remedy, Trouble};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -80,18 +80,18 @@ impl<'m> Client<'m> {
     }
 
     fn request<T>(&self, name: &str, changes: bool, act: impl FnOnce() -> T) -> Result<T, Trouble> {
-        let gone = || Trouble { why: "this program is dead".into(), is_final: true };
+        let gone = || Trouble { why: "this program is dead".into(), remedy: Remedy::Nothing };
         if *self.is_dead.lock().unwrap() {
             return Err(gone());
         }
         let doing = (*self.fate.lock().unwrap())(name, changes);
         match doing {
             Doing::Right => Ok(act()),
-            Doing::Fails => Err(Trouble { why: "no route".into(), is_final: false }),
-            Doing::Late => Err(Trouble { why: LATE.into(), is_final: false }),
+            Doing::Fails => Err(Trouble { why: "no route".into(), remedy: Remedy::AskAgain }),
+            Doing::Late => Err(Trouble { why: LATE.into(), remedy: Remedy::AskAgain }),
             Doing::NoAnswer => {
                 act();
-                Err(Trouble { why: "no answer".into(), is_final: false })
+                Err(Trouble { why: "no answer".into(), remedy: Remedy::AskAgain })
             }
             Doing::Dies { done } => {
                 *self.is_dead.lock().unwrap() = true;

@@ -180,7 +180,7 @@ fn history(seed: u64, bug: Option<&'static str>) {
     let known = Known::default();
     {
         let client = Client::new(&memory);
-        create(&client, STORE).unwrap();
+        create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
         let mut log = Log::open(&client, STORE, [1; 16], || 0, None).unwrap();
         let mut contents = Contents::new();
         Random(seed).change(&mut contents, BLOCKS);
@@ -287,7 +287,7 @@ fn planted_bugs_are_found() {
 fn two_win() {
     let memory = Memory { is_broken: true, ..Memory::default() };
     let client = Client::new(&memory);
-    create(&client, STORE).unwrap();
+    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
     let (mut one, mut other) = (
         Log::open(&client, STORE, [1; 16], || 0, None).unwrap(),
         Log::open(&client, STORE, [2; 16], || 0, None).unwrap(),

@@ -3,12 +3,22 @@
 use super::error::{Result, StoreError};
 use std::ops::Range;
 
+/// What can be done about a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To ask again may help.
+    AskAgain,
+    /// It does not help: no rights, no such bucket.
+    Nothing,
+    /// The object is there, and is not what was written.
+    OtherCopy,
+}
+
 /// A request that failed. It may have been carried out nevertheless.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub why: String,
-    /// To ask again cannot help: no rights, no such bucket.
-    pub is_final: bool,
+    pub remedy: Remedy,
 }
 
 /// What became of a create.
@@ -50,10 +60,15 @@ fn repeated<T>(
             Ok(answer) => return Ok(answer),
             Err(trouble) => {
                 attempt += 1;
-                if trouble.is_final || attempt == ATTEMPTS {
-                    return Err(StoreError::Request { name: name.to_owned(), why: trouble.why });
+                match trouble.remedy {
+                    Remedy::OtherCopy => {
+                        return Err(StoreError::Damaged { name: name.to_owned(), what: "it is not what was written" });
+                    }
+                    Remedy::AskAgain if attempt < ATTEMPTS => objects.pause(attempt),
+                    Remedy::AskAgain | Remedy::Nothing => {
+                        return Err(StoreError::Request { name: name.to_owned(), why: trouble.why });
+                    }
                 }
-                objects.pause(attempt);
             }
         }
     }

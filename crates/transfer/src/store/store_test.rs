@@ -152,7 +152,7 @@ fn what_is_pushed_comes_back_from_every_point() {
     for seed in 0..3 {
         let memory = Memory::default();
         let client = Client::new(&memory);
-        create(&client, STORE).unwrap();
+        create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
         let mut log = open(&client);
         let mut random = Random(seed);
         let mut versions: Vec<(u64, (Contents, u64))> = Vec::new();
@@ -207,7 +207,7 @@ fn what_is_pushed_comes_back_from_every_point() {
 /// A volume with several segments, in a store with two points.
 fn two_points(memory: &Memory) -> [(u64, Contents); 2] {
     let client = Client::new(memory);
-    create(&client, STORE).unwrap();
+    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
     let mut log = open(&client);
     let old: Contents = (0..200).map(|block| (block * 3, block + 1)).collect();
     let mut new = old.clone();
@@ -339,7 +339,7 @@ fn a_store_that_went_back_in_time_is_refused() {
 fn a_long_log_is_opened_with_few_requests() {
     let memory = Memory::default();
     let client = Client::new(&memory);
-    create(&client, STORE).unwrap();
+    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
     let mut log = open(&client);
     for number in 0..40 {
         let contents = Contents::from([(number, number + 1)]);
