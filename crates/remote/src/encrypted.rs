@@ -177,11 +177,17 @@ impl Encrypted {
         // The beginning of an object comes with its head.
         let from = if first == 0 { 0 } else { place(first) };
         let Some(mut bytes) = self.place.get(name, Some(from..place(end)))? else { return Ok(None) };
+        // A range behind the end has nothing, and nothing that proves it.
+        if bytes.is_empty() && first > 0 {
+            return Ok(Some(bytes));
+        }
+        // What ends before it was asked to ends with the object.
+        let is_end = (bytes.len() as u64) < place(end) - from;
         let salt = if first == 0 { salt_of(&bytes)? } else { salt };
         if first == 0 {
             bytes.drain(..HEAD);
         }
-        let opened = self.opened((name, &salt), first, &bytes, false)?;
+        let opened = self.opened((name, &salt), first, &bytes, is_end)?;
         let mut salts = self.salts();
         if salts.len() >= KEPT {
             salts.clear();
@@ -212,7 +218,9 @@ impl Objects for Encrypted {
         let range = match range {
             range if is_plain(name) => return self.place.get(name, range),
             None => return self.whole(name),
-            Some(range) if range.is_empty() => range.start..range.start,
+            Some(range) if range.is_empty() => {
+                return Ok(self.place.get(name, Some(0..HEAD as u64))?.map(|_| Vec::new()));
+            }
             Some(range) => range,
         };
         let known = self.salts().get(name).copied();

@@ -6,7 +6,7 @@ use crate::failure::{Result, failed, of_store, usage};
 use crate::known::{Known, hex};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::pbkdf2;
-use rowen_transfer::store::{Created, Header, Objects, StoreError, Trouble, identify};
+use rowen_transfer::store::{Header, Objects, StoreError, Trouble, create_object, get_object, identify, list_objects};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::num::NonZeroU32;
@@ -22,12 +22,12 @@ const LEN: usize = HEAD + 32 + 16;
 /// need none of them.
 const ITERATIONS: u32 = 600_000;
 /// What an object may ask for: a hostile one could let everybody compute for ever.
-const MOST_ITERATIONS: u32 = 20_000_000;
+const MOST_ITERATIONS: u32 = 2_000_000;
 /// Bytes of a secret.
 const SHORTEST: usize = 16;
 const LONGEST: u64 = 4096;
 /// Keys of one store.
-const MOST_KEYS: u64 = 100;
+const MOST_KEYS: u64 = 16;
 
 /// What opens the key of a store.
 pub struct Secret(Vec<u8>);
@@ -93,9 +93,13 @@ fn seal(unlocked: &Unlocked, secret: &Secret) -> Result<Vec<u8>, Trouble> {
     Ok(out)
 }
 
-/// None: it is sealed with another secret, or damaged.
-fn open(bytes: &[u8], secret: &Secret) -> Option<Unlocked> {
+/// `wanted`: the store, if it is known. None: the key is another store's, or sealed with another secret, or damaged.
+fn open(bytes: &[u8], secret: &Secret, wanted: Option<[u8; 16]>) -> Option<Unlocked> {
     let (head, sealed) = bytes.split_at_checked(HEAD).filter(|_| bytes.len() == LEN)?;
+    let store: [u8; 16] = head[44..60].try_into().ok()?;
+    if wanted.is_some_and(|wanted| wanted != store) {
+        return None;
+    }
     let version = VERSION.to_le_bytes();
     if head[..4] != MAGIC || head[4..6] != version || head[6..8] != [0, 0] {
         return None;
@@ -104,7 +108,7 @@ fn open(bytes: &[u8], secret: &Secret) -> Option<Unlocked> {
     let iterations = NonZeroU32::new(iterations).filter(|count| count.get() <= MOST_ITERATIONS)?;
     let mut sealed = sealed.to_vec();
     let key = secret.key(&head[12..44], iterations).open_in_place(only(), Aad::from(head), &mut sealed).ok()?;
-    Some(Unlocked { store: head[44..60].try_into().ok()?, key: (*key).try_into().ok()? })
+    Some(Unlocked { store, key: (*key).try_into().ok()? })
 }
 
 fn name_of(number: u64) -> String {
@@ -115,43 +119,41 @@ fn told(error: &Trouble) -> StoreError {
     StoreError::Request { name: KEYS.trim_end_matches('/').to_owned(), why: error.why.clone() }
 }
 
-/// Opens the key of the store with a secret. None: no key of the store is sealed with it.
-fn unlocked(place: &dyn Objects, secret: &Secret) -> Result<Option<Unlocked>, StoreError> {
-    let mut names: Vec<String> = place.list(KEYS).map_err(|e| told(&e))?.into_iter().map(|(name, _)| name).collect();
-    names.sort();
-    for name in names.iter().take(MOST_KEYS as usize) {
-        let found = place.get(name, None).map_err(|e| told(&e))?;
-        if let Some(unlocked) = found.and_then(|bytes| open(&bytes, secret)) {
+/// Whether the place has keys.
+pub fn are_there(place: &dyn Objects) -> Result<bool, StoreError> {
+    Ok(!list_objects(place, KEYS)?.is_empty())
+}
+
+/// Opens the key of the store with a secret. `wanted`: the store, if it is known. None: no key of it is sealed with the secret.
+fn unlocked(place: &dyn Objects, secret: &Secret, wanted: Option<[u8; 16]>) -> Result<Option<Unlocked>, StoreError> {
+    let listed = list_objects(place, KEYS)?;
+    for name in (1..=MOST_KEYS).map(name_of) {
+        if !listed.iter().any(|(there, len)| *there == name && *len == LEN as u64) {
+            continue;
+        }
+        let found = get_object(place, &name, Some(0..LEN as u64))?;
+        if let Some(unlocked) = found.and_then(|bytes| open(&bytes, secret, wanted)) {
             return Ok(Some(unlocked));
         }
     }
     Ok(None)
 }
 
-/// Adds a sealed copy of the key.
-fn put(place: &dyn Objects, unlocked: &Unlocked, secret: &Secret, first: u64) -> Result<bool, StoreError> {
+/// Adds a sealed copy of the key, under this number. False: another one has it.
+fn put(place: &dyn Objects, unlocked: &Unlocked, secret: &Secret, number: u64) -> Result<bool, StoreError> {
     let bytes = seal(unlocked, secret).map_err(|e| told(&e))?;
-    let mut number = first;
-    while number <= MOST_KEYS {
-        match place.create(&name_of(number), &bytes).map_err(|e| told(&e))? {
-            Created::New => return Ok(true),
-            Created::Exists if first == number && first == 1 => return Ok(false),
-            Created::Exists => number += 1,
-        }
-    }
-    Err(StoreError::Refused(format!("the store has {MOST_KEYS} keys, and takes no more")))
+    Ok(create_object(place, &name_of(number), &bytes)?.is_none())
 }
 
 /// The key of a store that is about to be made. Of several programs that make it, all get the same key, if they have the same secret.
 pub fn first(place: &dyn Objects, fresh: [u8; 16], secret: &Secret) -> Result<Unlocked, StoreError> {
-    if let Some(there) = unlocked(place, secret)? {
+    if let Some(there) = unlocked(place, secret, None)? {
         return Ok(there);
     }
     let made = Unlocked { store: fresh, key: random().map_err(|e| told(&e))? };
-    if put(place, &made, secret, 1)? {
-        return Ok(made);
-    }
-    unlocked(place, secret)?.ok_or_else(|| {
+    put(place, &made, secret, 1)?;
+    // As the place has it: where two can write one object, the other's may be there.
+    unlocked(place, secret, None)?.ok_or_else(|| {
         StoreError::Refused(format!(
             "somebody else makes, or made, an encrypted store there with another key file. If nobody does, delete {} there",
             name_of(1)
@@ -161,10 +163,15 @@ pub fn first(place: &dyn Objects, fresh: [u8; 16], secret: &Secret) -> Result<Un
 
 /// Lets another secret open the store, too.
 pub fn add(place: &dyn Objects, unlocked: &Unlocked, secret: &Secret) -> Result<(), StoreError> {
-    if self::unlocked(place, secret)?.is_some() {
+    if self::unlocked(place, secret, Some(unlocked.store))?.is_some() {
         return Err(StoreError::Refused("this key file opens the store already".into()));
     }
-    put(place, unlocked, secret, 2).map(drop)
+    for number in 2..=MOST_KEYS {
+        if put(place, unlocked, secret, number)? {
+            return Ok(());
+        }
+    }
+    Err(StoreError::Refused(format!("the store has {MOST_KEYS} keys, and takes no more")))
 }
 
 /// The objects of a store that this host knows, opened with its key file if it is encrypted.
@@ -179,8 +186,11 @@ pub fn opened(place: Box<dyn Objects>, known: &Known) -> Result<(Box<dyn Objects
         (Some(Header { is_encrypted: false, .. }), Some(_)) => Err(failed(format!(
             "Store {name} is not encrypted, and was when this host added it: another store was put there. Nothing was written to it."
         ))),
-        // Whoever opens its log says what is wrong.
-        (None, _) | (Some(_), None) => Ok((place, None)),
+        (None, _) => Err(failed(format!("Cannot use store {name}: there is no store of rowen at {}.", known.url))),
+        (Some(header), _) if header.store != known.uuid => {
+            Err(failed(format!("Cannot use store {name}: another store is there than the one that was added.")))
+        }
+        (Some(_), None) => Ok((place, None)),
         (Some(header), Some(path)) => {
             let unlocked = with_file(&*place, name, &header, path)?;
             Ok((Box::new(Encrypted::new(place, unlocked.key)), Some(unlocked)))
@@ -191,8 +201,8 @@ pub fn opened(place: Box<dyn Objects>, known: &Known) -> Result<(Box<dyn Objects
 /// The key of a store that is there.
 pub fn with_file(place: &dyn Objects, name: &str, header: &Header, path: &Path) -> Result<Unlocked> {
     let secret = Secret::read(path)?;
-    let found = unlocked(place, &secret).map_err(|error| of_store(&format!("Cannot use store {name}"), &error))?;
-    found.filter(|unlocked| unlocked.store == header.store).ok_or_else(|| {
+    let found = unlocked(place, &secret, Some(header.store));
+    found.map_err(|error| of_store(&format!("Cannot use store {name}"), &error))?.ok_or_else(|| {
         failed(format!(
             "Key file {} does not open store {name}. It was made with another one, or its keys are damaged.",
             path.display()
@@ -203,17 +213,26 @@ pub fn with_file(place: &dyn Objects, name: &str, header: &Header, path: &Path) 
 /// `rowen store keygen`: makes a key file.
 pub fn generate(path: &Path) -> Result {
     let shown = path.display();
+    let cannot = |e: std::io::Error| failed(format!("Cannot write {shown}: {e}."));
     let secret: [u8; 32] = random().map_err(|trouble| failed(format!("Cannot make a key: {}.", trouble.why)))?;
-    let write = || {
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(format!("{}\n", hex(&secret)).as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|e| match e.kind() {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = made.map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => {
             usage(format!("{shown} is there already, and is not overwritten: it may be a key."))
         }
-        _ => failed(format!("Cannot write {shown}: {e}.")),
+        _ => cannot(e),
+    })?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut write = || {
+        file.write_all(format!("{}\n", hex(&secret)).as_bytes())?;
+        file.sync_all()?;
+        // The name of the new file is durable, too.
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|e| {
+        // A part of a key must not be taken for one.
+        let _stays = fs::remove_file(path);
+        cannot(e)
     })
 }
 

@@ -20,10 +20,10 @@ fn every_secret_of_a_store_opens_its_key() {
     let (one, other) = (secret("the first of two secrets"), secret("the second of two secrets"));
     let made = first(&memory, STORE, &one).unwrap();
     assert!(made.store == STORE && made.key != [0; 32]);
-    assert!(unlocked(&memory, &other).unwrap().is_none());
+    assert!(unlocked(&memory, &other, None).unwrap().is_none());
     add(&memory, &made, &other).unwrap();
     for secret in [&one, &other] {
-        let found = unlocked(&memory, secret).unwrap().unwrap();
+        let found = unlocked(&memory, secret, Some(STORE)).unwrap().unwrap();
         assert_eq!((found.store, found.key), (made.store, made.key));
         assert!(add(&memory, &made, secret).unwrap_err().to_string().contains("already"));
     }
@@ -44,16 +44,44 @@ fn a_sealed_key_that_was_changed_opens_nothing() {
     for at in (0..LEN).filter(|at| !(8..12).contains(at)).step_by(7) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
-        assert!(open(&bytes, &own).is_none(), "byte {at}");
+        assert!(open(&bytes, &own, None).is_none(), "byte {at}");
     }
     for len in [0, HEAD - 1, HEAD, LEN - 1] {
-        assert!(open(&whole[..len], &own).is_none());
+        assert!(open(&whole[..len], &own, None).is_none());
     }
     for rounds in [0, MOST_ITERATIONS + 1, u32::MAX] {
         let mut bytes = whole.clone();
         bytes[8..12].copy_from_slice(&rounds.to_le_bytes());
-        assert!(open(&bytes, &own).is_none());
+        assert!(open(&bytes, &own, None).is_none());
     }
+    assert!(open(&whole, &own, None).is_some() && open(&whole, &own, Some([4; 16])).is_none());
+}
+
+/// The place is the operator's: a header that is hidden, or says that nothing is encrypted, opens nothing.
+#[test]
+fn a_store_that_was_encrypted_is_not_taken_for_another() {
+    let secret = file("downgrade", b"the secret of the store\n", 0o600);
+    let memory = Memory::default();
+    let made = first(&memory, STORE, &Secret::read(&secret).unwrap()).unwrap();
+    let known = Known { name: "s".into(), uuid: STORE, key_file: Some(secret.clone()), ..Known::default() };
+    let opened = |known: &Known| opened(Box::new(memory.clone()), known).map(|(_, key)| key.map(|key| key.key));
+    let refused = |known: &Known, words: &str| {
+        let failure = opened(known).err().unwrap();
+        assert!(failure.message.contains(words), "{}", failure.message);
+    };
+    refused(&known, "no store of rowen");
+    let put = |header: Header| {
+        memory.0.lock().unwrap().remove("rowen-store");
+        rowen_transfer::store::create(&memory, header).unwrap();
+    };
+    put(Header { store: STORE, is_encrypted: false });
+    refused(&known, "not encrypted, and was");
+    put(Header { store: [4; 16], is_encrypted: true });
+    refused(&known, "another store");
+    put(Header { store: STORE, is_encrypted: true });
+    assert_eq!(opened(&known).unwrap(), Some(made.key));
+    refused(&Known { key_file: None, ..known }, "is encrypted, and was not");
+    fs::remove_file(secret).unwrap();
 }
 
 #[test]

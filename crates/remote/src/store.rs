@@ -64,6 +64,7 @@ fn add(arguments: &Arguments) -> Result {
         single_writer: arguments.has("--singlewriter"),
         ..Known::default()
     };
+    known.key_file.as_deref().map(Secret::read).transpose()?;
     if let Some(path) = known.url.strip_prefix("file://")
         && !std::path::Path::new(path).is_dir()
     {
@@ -86,6 +87,11 @@ fn add(arguments: &Arguments) -> Result {
         None => {}
     }
     known.uuid = made_or_joined(&*objects, &known, arguments.has("--plain"))?;
+    for other in Known::all()? {
+        if let Some(other) = Known::read(&other)?.filter(|other| other.uuid == known.uuid) {
+            complain!("  Warning: {url} has the store that this host knows as {} already.", other.name);
+        }
+    }
     known.write()?;
     let place = Place::open(name)?;
     let log = place.log()?;
@@ -115,7 +121,10 @@ fn made_or_joined(objects: &dyn Objects, known: &Known, is_plain: bool) -> Resul
     if let Some(header) = store::identify(objects).map_err(told)? {
         return match (&known.key_file, header.is_encrypted) {
             (Some(path), true) => keys::with_file(objects, name, &header, path).map(|unlocked| unlocked.store),
-            (None, false) => Ok(header.store),
+            (None, false) if is_plain => Ok(header.store),
+            (None, false) => Err(usage(format!(
+                "The store at {url} is not encrypted: who can read its objects can read the volumes. With --plain it is taken."
+            ))),
             (None, true) => Err(usage(format!("There is an encrypted store at {url}: --key-file FILE opens it."))),
             (Some(_), false) => Err(failed(format!(
                 "There is a store at {url} that is not encrypted, and it cannot become so. Add it with --plain, or make a new one elsewhere."
@@ -127,6 +136,9 @@ fn made_or_joined(objects: &dyn Objects, known: &Known, is_plain: bool) -> Resul
         Some(path) => {
             let unlocked = keys::first(objects, fresh, &Secret::read(path)?).map_err(told)?;
             Header { store: unlocked.store, is_encrypted: true }
+        }
+        None if is_plain && keys::are_there(objects).map_err(told)? => {
+            return Err(failed(format!("{url} has keys of an encrypted store: add it with --key-file FILE.")));
         }
         None if is_plain => Header { store: fresh, is_encrypted: false },
         None => {

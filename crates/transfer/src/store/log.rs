@@ -81,22 +81,24 @@ fn header(bytes: &[u8]) -> Result<Header> {
 }
 
 impl<'a> Log<'a> {
-    /// Opens a store, and reads its log to the end.
+    /// Opens the store with this header, and reads its log to the end. `seen`: the last entry that this host saw. Its log must still
+    /// have it: all entries from there on are read.
     pub fn open(
         objects: &'a dyn Objects,
-        store: [u8; 16],
+        expected: Header,
         writer: [u8; 16],
         clock: impl Fn() -> u64 + 'a,
         seen: Option<Seen>,
     ) -> Result<Log<'a>> {
         match identify(objects)? {
-            Some(there) if there.store == store => {}
+            Some(there) if there == expected => {}
             Some(_) => return Err(StoreError::Refused("another store is there than the one that was added".into())),
             None => return Err(StoreError::Refused("there is no store of rowen".into())),
         }
+        let store = expected.store;
         let seal = Seal::plain(store);
         let mut log = Log { objects, seal, state: State::new(store), writer, clock: Box::new(clock) };
-        log.state = log.nearest()?;
+        log.state = log.nearest(seen)?;
         if seen.is_some_and(|seen| seen.entry == log.seen().entry && seen.hash != log.state.hash) {
             return Err(replaced(log.state.next_entry - 1));
         }
@@ -116,13 +118,14 @@ impl<'a> Log<'a> {
         Seen { entry: self.state.next_entry - 1, hash: self.state.hash }
     }
 
-    /// The newest kept state that the hint leads to. Without hint or states, the beginning.
-    fn nearest(&self) -> Result<State> {
+    /// The newest kept state that the hint leads to, and that is not past what was seen. Without hint or states, the beginning.
+    fn nearest(&self, seen: Option<Seen>) -> Result<State> {
         let begin = State::new(self.state.store);
         let Some(hint) = objects::get(self.objects, HEAD, None)?.and_then(|bytes| hinted(&self.seal, &bytes)) else {
             return Ok(begin);
         };
-        let newest = hint / EVERY * EVERY;
+        let seen = seen.filter(|_| !planted::is("store_past_unread"));
+        let newest = hint.min(seen.map_or(hint, |seen| seen.entry)) / EVERY * EVERY;
         for back in [0, EVERY, 2 * EVERY] {
             let Some(after) = newest.checked_sub(back).filter(|after| *after > 0) else { break };
             let Some(bytes) = objects::get(self.objects, &state_name(after), None)? else { continue };

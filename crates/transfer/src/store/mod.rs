@@ -38,7 +38,9 @@ pub use clean::{Checked, Cleaned, abandon, check, clean, forget, sweep};
 pub use entry::{About, HEAD, HEADER, Kind, Numbers, Table};
 pub use error::StoreError;
 pub use log::{Header, Log, Seen, create, identify};
-pub use objects::{Created, Objects, Remedy, Trouble};
+pub use objects::{
+    Created, Objects, Remedy, Trouble, create as create_object, get as get_object, list as list_objects,
+};
 pub use pull::{Pull, Since, pull};
 pub use push::{Begun, Pushed, Ways, begin, open_job, push, take_over};
 pub use state::{Job, Outcome, Point, State};

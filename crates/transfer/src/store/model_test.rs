@@ -5,7 +5,7 @@
 //! Rules SO1, SO2, SO3, SO4 and SO5.
 
 use super::memory::{Client, Doing, Memory};
-use super::tests::{Contents, Random, STORE, about, pulled, push_all, stream, uuid_of};
+use super::tests::{Contents, PLAIN, Random, about, pulled, push_all, stream, uuid_of};
 use super::*;
 use crate::StreamReader;
 use rowen_engine::planted::{must_be_found, plant};
@@ -91,7 +91,7 @@ impl World<'_> {
 }
 
 fn open_as<'c>(client: &'c Client<'_>, actor: usize, life: u8) -> Result<Log<'c>, StoreError> {
-    Log::open(client, STORE, [actor as u8 * 16 + life; 16], || 1_790_000_000, None)
+    Log::open(client, PLAIN, [actor as u8 * 16 + life; 16], || 1_790_000_000, None)
 }
 
 /// Pushes what a job that this writer left has, or something new.
@@ -180,8 +180,8 @@ fn history(seed: u64, bug: Option<&'static str>) {
     let known = Known::default();
     {
         let client = Client::new(&memory);
-        create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
-        let mut log = Log::open(&client, STORE, [1; 16], || 0, None).unwrap();
+        create(&client, PLAIN).unwrap();
+        let mut log = Log::open(&client, PLAIN, [1; 16], || 0, None).unwrap();
         let mut contents = Contents::new();
         Random(seed).change(&mut contents, BLOCKS);
         known.lock().unwrap().insert(uuid_of(&contents, BLOCKS), contents.clone());
@@ -246,7 +246,7 @@ fn verdict(seed: u64, memory: &Memory, known: &Known) {
         memory.land(0);
     }
     let client = Client::new(memory);
-    let mut log = Log::open(&client, STORE, [99; 16], || 0, None).unwrap();
+    let mut log = Log::open(&client, PLAIN, [99; 16], || 0, None).unwrap();
     for (number, point) in &log.state.points {
         let contents =
             pulled(&log, *number, None).unwrap_or_else(|error| panic!("seed {seed}: {}: {error}", point.about.point));
@@ -287,10 +287,10 @@ fn planted_bugs_are_found() {
 fn two_win() {
     let memory = Memory { is_broken: true, ..Memory::default() };
     let client = Client::new(&memory);
-    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
+    create(&client, PLAIN).unwrap();
     let (mut one, mut other) = (
-        Log::open(&client, STORE, [1; 16], || 0, None).unwrap(),
-        Log::open(&client, STORE, [2; 16], || 0, None).unwrap(),
+        Log::open(&client, PLAIN, [1; 16], || 0, None).unwrap(),
+        Log::open(&client, PLAIN, [2; 16], || 0, None).unwrap(),
     );
     let contents = Contents::from([(1, 1)]);
     begin(&mut one, &about("one", &contents, 10), None, None).unwrap();

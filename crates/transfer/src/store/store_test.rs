@@ -9,6 +9,7 @@ use rowen_engine::planted::must_be_found;
 use std::collections::BTreeMap;
 
 pub const STORE: [u8; 16] = [7; 16];
+pub const PLAIN: Header = Header { store: STORE, is_encrypted: false };
 
 /// What a volume has: of each block that is not zeros a number, from which its bytes are made.
 pub type Contents = BTreeMap<u64, u64>;
@@ -94,7 +95,7 @@ pub fn apply(contents: &mut Contents, stream: &[u8]) {
 }
 
 pub fn open<'c>(client: &'c Client<'_>) -> Log<'c> {
-    Log::open(client, STORE, [3; 16], || 1_790_000_000, None).unwrap()
+    Log::open(client, PLAIN, [3; 16], || 1_790_000_000, None).unwrap()
 }
 
 pub fn push_all(
@@ -152,7 +153,7 @@ fn what_is_pushed_comes_back_from_every_point() {
     for seed in 0..3 {
         let memory = Memory::default();
         let client = Client::new(&memory);
-        create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
+        create(&client, PLAIN).unwrap();
         let mut log = open(&client);
         let mut random = Random(seed);
         let mut versions: Vec<(u64, (Contents, u64))> = Vec::new();
@@ -207,7 +208,7 @@ fn what_is_pushed_comes_back_from_every_point() {
 /// A volume with several segments, in a store with two points.
 fn two_points(memory: &Memory) -> [(u64, Contents); 2] {
     let client = Client::new(memory);
-    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
+    create(&client, PLAIN).unwrap();
     let mut log = open(&client);
     let old: Contents = (0..200).map(|block| (block * 3, block + 1)).collect();
     let mut new = old.clone();
@@ -238,7 +239,7 @@ fn a_push_that_was_cut_goes_on() {
                 if requests > dies_at { Doing::Dies { done: dies_at % 2 == 0 } } else { Doing::Right }
             };
             let client = Client::with(&memory, Box::new(fate));
-            match Log::open(&client, STORE, [4; 16], || 0, None) {
+            match Log::open(&client, PLAIN, [4; 16], || 0, None) {
                 Ok(mut log) => {
                     push_all(&mut log, "third", Some((base, &(old.clone(), 3000))), (&new, 3000), 0).is_err()
                 }
@@ -293,7 +294,7 @@ fn damage(step: usize) {
             };
             *memory.all.lock().unwrap() = all;
             let client = Client::new(&memory);
-            let Ok(log) = Log::open(&client, STORE, [3; 16], || 0, None) else { continue };
+            let Ok(log) = Log::open(&client, PLAIN, [3; 16], || 0, None) else { continue };
             let known = points.iter().filter(|(point, _)| log.state.points.contains_key(point));
             for (point, contents) in known {
                 match pulled(&log, *point, None) {
@@ -322,16 +323,48 @@ fn a_store_that_went_back_in_time_is_refused() {
     let mut log = open(&client);
     forget(&mut log, &[point]).unwrap();
     let seen = log.seen();
-    let again = |seen| Log::open(&client, STORE, [3; 16], || 0, Some(seen)).map(drop);
+    let again = |seen| Log::open(&client, PLAIN, [3; 16], || 0, Some(seen)).map(drop);
     again(seen).unwrap();
     let other = Seen { hash: [0; 32], ..seen };
     assert!(matches!(again(other), Err(StoreError::Broken(_))));
     *memory.all.lock().unwrap() = old;
     assert!(matches!(again(seen), Err(StoreError::Broken(_))));
     // And another store, and none.
-    assert!(matches!(Log::open(&client, [8; 16], [3; 16], || 0, None).map(drop), Err(StoreError::Refused(_))));
+    assert!(matches!(
+        Log::open(&client, Header { store: [8; 16], ..PLAIN }, [3; 16], || 0, None).map(drop),
+        Err(StoreError::Refused(_))
+    ));
+    let encrypted = Header { is_encrypted: true, ..PLAIN };
+    assert!(matches!(Log::open(&client, encrypted, [3; 16], || 0, None).map(drop), Err(StoreError::Refused(_))));
     memory.all.lock().unwrap().clear();
     assert!(matches!(again(seen), Err(StoreError::Refused(_))));
+}
+
+/// SO1: a store went back in time, and somebody who did not notice has gone on with it, past the next kept state.
+fn another_history_is_refused() {
+    let memory = Memory::default();
+    let client = Client::new(&memory);
+    create(&client, PLAIN).unwrap();
+    let mut log = open(&client);
+    let old = memory.all.lock().unwrap().clone();
+    let add = |log: &mut Log<'_>, from: u64, to: u64| {
+        for number in from..to {
+            let contents = Contents::from([(number, number + 1)]);
+            push_all(log, &format!("p{number}"), None, (&contents, 3000), 0).unwrap();
+        }
+    };
+    add(&mut log, 0, 3);
+    let seen = log.seen();
+    *memory.all.lock().unwrap() = old;
+    add(&mut open(&client), 10, 30);
+    let again = Log::open(&client, PLAIN, [3; 16], || 0, Some(seen)).map(drop);
+    assert!(matches!(again, Err(StoreError::Broken(_))), "{:?}", again.err());
+}
+
+#[test]
+fn a_store_with_another_history_is_refused() {
+    another_history_is_refused();
+    must_be_found("store_past_unread", another_history_is_refused);
 }
 
 /// An opening of a store with a long log reads a kept state, and not all entries.
@@ -339,7 +372,7 @@ fn a_store_that_went_back_in_time_is_refused() {
 fn a_long_log_is_opened_with_few_requests() {
     let memory = Memory::default();
     let client = Client::new(&memory);
-    create(&client, Header { store: STORE, is_encrypted: false }).unwrap();
+    create(&client, PLAIN).unwrap();
     let mut log = open(&client);
     for number in 0..40 {
         let contents = Contents::from([(number, number + 1)]);
