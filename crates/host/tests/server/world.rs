@@ -480,8 +480,9 @@ pub fn page(byte: u8) -> rowen_engine::disk::PageBuf {
     rowen_engine::disk::PageBuf::from_slice(&[byte; 4096])
 }
 
+/// The limit only ends what would never come: where others write much, a process that was killed ends after tens of seconds.
 pub fn wait_for(what: &str, mut come: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_secs(90);
     while !come() {
         assert!(Instant::now() < deadline, "{what} did not come in time");
         std::thread::sleep(Duration::from_millis(10));
