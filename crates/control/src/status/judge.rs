@@ -488,8 +488,11 @@ impl Verdict {
             Some(path) if !pv.is_there => format!(" (last seen at {path})"),
             _ => String::new(),
         };
-        let what =
-            format!("it goes on without physical volume {}{last}{is_back}: what is only there cannot be read", pv.uuid);
+        let what = format!(
+            "it goes on without physical volume {}{last}{is_back}: what is only there cannot be read (which volumes: rowen lvs -o \
+             lv_name,lv_health_status {group})",
+            pv.uuid
+        );
         let next = match &pv.path {
             Some(path) if pv.is_there => format!(
                 "rowen vgextend --restoremissing {group} {path}; if it is refused and lost for the group: rowen vgreduce --removemissing \
