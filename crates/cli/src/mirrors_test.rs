@@ -401,7 +401,15 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by name (-n).
+        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved.
+        rc=5
+
+        $ pvmove -i 0 /dev/ubda
+        E|  WARNING: 12 extents of /dev/ubda stay there: they are of mirrored and striped volumes, or kept for them.
+        rc=0
+
+        $ pvmove /dev/ubda
+        E|  Volume group \"v\": All that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved.
         rc=5",
     );
 }

@@ -299,11 +299,11 @@ fn what_stripes_cannot_be_is_refused() {
         rc=5
 
         $ pvmove -n v/s /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by name (-n).
+        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved.
         rc=5
 
         $ pvmove /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by name (-n).
+        E|  Volume group \"v\": All that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved.
         rc=5
 
         $ vgreduce v /dev/ubdc

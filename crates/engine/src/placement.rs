@@ -525,17 +525,14 @@ impl Placement {
         self.runs.iter().filter_map(mirrored).collect()
     }
 
-    /// Whether a leg of mirrored blocks, or a column of striped ones, lies on these blocks of the physical volume.
-    pub fn has_leg_in(&self, pv: PvIndex, blocks: &Range<u64>) -> bool {
-        let meets = |run: &PlacedRun, at: u64| at < blocks.end && blocks.start < at + (run.end - run.start);
-        let is_striped = |run: &PlacedRun| {
-            let parts = self.all_parts_of(run);
-            parts.iter().any(|part| part.pv == pv.0 && part.at < blocks.end && blocks.start < part.at + part.blocks)
-        };
-        if self.striped_runs().any(is_striped) {
-            return true;
-        }
-        self.legs_on(pv).any(|run| run.legs().any(|(on, at)| on == pv.0 && meets(run, at)))
+    /// How many of these blocks of the physical volume are legs of mirrored blocks, or columns of striped ones.
+    pub fn legs_in(&self, pv: PvIndex, blocks: &Range<u64>) -> u64 {
+        let common = |at: u64, count: u64| (at + count).min(blocks.end).saturating_sub(at.max(blocks.start));
+        let columns = self.striped_runs().flat_map(|run| self.all_parts_of(run)).filter(|part| part.pv == pv.0);
+        let legs = self.legs_on(pv).flat_map(|run| run.legs().map(|(on, at)| (on, at, run.end - run.start)));
+        let of_columns: u64 = columns.map(|part| common(part.at, part.blocks)).sum();
+        let of_legs: u64 = legs.filter(|(on, ..)| *on == pv.0).map(|(_, at, count)| common(at, count)).sum();
+        of_columns + of_legs
     }
 
     /// The striped set of a striped run.

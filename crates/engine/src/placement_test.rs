@@ -143,7 +143,7 @@ fn extents_become_striped_and_plain_again() {
         (striped.is_lost(from + 17, is_out), striped.is_lost(from + 18, is_out)),
         ((true, from + 18), (false, from + 20))
     );
-    assert!(striped.has_leg_in(PvIndex(1), &(11..12)) && !striped.has_leg_in(PvIndex(1), &(12..32)));
+    assert_eq!((striped.legs_in(PvIndex(1), &(11..12)), striped.legs_in(PvIndex(1), &(12..32))), (1, 0));
     assert!(striped.has_column_on(PvIndex(2)));
     // A row of the middle is dissolved, and then everything.
     let (less, given) = striped.without_zones_of(std::slice::from_ref(&(from + 8..from + 16)));

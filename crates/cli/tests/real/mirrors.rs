@@ -213,6 +213,45 @@ fn a_volume_in_use_moves_by_a_mirror() {
 }
 
 /// A disk that the group uses still is at its path no more: neither of two copies goes, and none is made there.
+/// What is linear on a disk with a mirrored volume leaves it, both in use; the mirrored volume stays.
+#[test]
+fn what_is_linear_leaves_a_disk_with_a_mirror() {
+    let (world, _) = made("mirleave");
+    world.device("c", DISK);
+    world.ok("lvcreate -y --type raid1 -L 100M -n m VG");
+    world.ok("lvcreate -y -L 120M -n data VG a");
+    world.ok("vgextend VG c");
+    for volume in ["m", "data"] {
+        tool("mkfs.ext4", &["-q", "-F", world.node(volume).to_str().unwrap()]);
+    }
+    let points = ["m", "data"].map(|volume| world.mount(volume, "rw"));
+    std::thread::scope(|scope| {
+        let writers = points.each_ref().map(|point| scope.spawn(|| write_files(point, 0..100)));
+        let moved = world.run("pvmove -i 0 a c");
+        let said = String::from_utf8_lossy(&moved.stderr).into_owned();
+        assert!(moved.status.success() && said.contains("stay there"), "{said}");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+    let devices = world.ok("lvs --noheadings -o devices VG/data");
+    assert!(devices.contains("/c(") && !devices.contains("/a("), "{devices}");
+    wait_in_sync(&world);
+    world.refused("pvmove a", 5, "All that could be moved there is of mirrored and striped volumes");
+    world.refused("pvmove -n m a", 5, "Mirrored and striped volumes cannot be moved");
+    for (volume, point) in ["m", "data"].iter().zip(&points) {
+        check_files(point, 0..100);
+        world.unmount(volume);
+    }
+    world.ok("check VG");
+    close(&world);
+    world.ok("vgchange -ay VG");
+    for volume in ["m", "data"] {
+        tool("e2fsck", &["-f", "-n", world.node(volume).to_str().unwrap()]);
+    }
+    close(&world);
+}
+
 #[test]
 fn no_copy_goes_while_a_disk_has_disappeared() {
     let (world, disks) = made("mirdis");

@@ -49,6 +49,8 @@ pub struct MoveProgress {
     pub copied: u64,
     /// Extents that cannot be read, and stay.
     pub unreadable: u64,
+    /// Extents of mirrored and striped volumes, or kept for them, which stay.
+    pub skipped: u64,
     /// Why it ended early, if it did.
     pub failed: Option<Error>,
 }

@@ -147,8 +147,15 @@ impl Group {
                 Ok(total)
             }
             outcome => {
+                let skipped = self.move_progress().skipped;
                 self.end_move(wanted.from, is_whole, None).await;
-                outcome.map(|(total, _)| total)
+                match outcome? {
+                    _ if skipped > 0 => Err(Error::Invalid(
+                        "all that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved"
+                            .into(),
+                    )),
+                    (total, _) => Ok(total),
+                }
             }
         }
     }
@@ -197,25 +204,24 @@ impl Group {
         }
     }
 
-    /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
-    /// Legs of mirrors and stripes do not move.
-    fn refuse_mirrors(&self, wanted: &NewMove, extents: &[Range<u64>]) -> Result<()> {
+    /// Legs of mirrors and stripes do not move: a volume that has them is refused, and extents that are theirs stay. Returns how
+    /// many these are.
+    fn skip_mirrors(&self, wanted: &NewMove, extents: &[Range<u64>]) -> Result<u64> {
         let placement = self.core.placement();
         let blocks = |run: &Range<u64>| run.start * placement.extent_blocks..run.end * placement.extent_blocks;
-        let refused = match wanted.volume {
-            Some(id) => self.volume_now(id)?.segment() != SegmentType::Linear,
-            None => extents.iter().any(|run| placement.has_leg_in(wanted.from, &blocks(run))),
-        };
-        match refused {
-            true => Err(Error::Invalid(
-                "mirrored and striped volumes, and free extents kept for them, cannot be moved; move the other volumes by \
-                 name (-n)"
-                    .into(),
-            )),
-            false => Ok(()),
+        match wanted.volume {
+            Some(id) if self.volume_now(id)?.segment() != SegmentType::Linear => {
+                Err(Error::Invalid("mirrored and striped volumes cannot be moved".into()))
+            }
+            Some(_) => Ok(0),
+            None => {
+                let legs: u64 = extents.iter().map(|run| placement.legs_in(wanted.from, &blocks(run))).sum();
+                Ok(legs.div_ceil(placement.extent_blocks))
+            }
         }
     }
 
+    /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
     async fn prepare_move(
         self: &Arc<Self>,
         wanted: &NewMove,
@@ -223,7 +229,8 @@ impl Group {
         is_whole: bool,
     ) -> Result<(u64, Vec<PlacedRun>)> {
         let placement = self.core.placement();
-        self.refuse_mirrors(wanted, extents)?;
+        let skipped = self.skip_mirrors(wanted, extents)?;
+        self.moves.state.lock().progress.skipped = skipped;
         let on_source: Vec<PlacedRun> =
             extents.iter().flat_map(|extents| placement.runs_at(wanted.from, extents)).collect();
         let targets = self.places_on(&wanted.to)?;

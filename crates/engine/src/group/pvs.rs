@@ -120,7 +120,7 @@ impl Group {
         let root = self.root.lock().group.clone();
         let old = self.core.placement();
         let blocks = extents.start * root.extent_blocks..extents.end * root.extent_blocks;
-        if old.has_leg_in(pv, &blocks) {
+        if old.legs_in(pv, &blocks) > 0 {
             return Err(in_use());
         }
         let ranges: Vec<Range<u64>> = old.runs_at(pv, &extents).into_iter().map(|run| run.start..run.end).collect();
