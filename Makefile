@@ -16,7 +16,7 @@ help: ## list the targets
 build: ## build target/release/rowen, rowen-web and rowen-remote
 	$(CARGO) build --release -p rowen-cli -p rowen-web -p rowen-remote
 
-test: ## everything that each change must pass (root; about 20 minutes; installs the Debian packages that it needs)
+test: ## everything that each change must pass (root; about 30 minutes; installs the Debian packages that it needs)
 	.ci/run
 
 test-fresh: ## make demo and make test in a minimal Debian (root; up to an hour; COMMAND=".ci/run unit" runs that)
