@@ -129,7 +129,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(240);
         while !self.mounts().is_empty() && Instant::now() < until {
             for point in self.mounts() {
                 let _tried_again = Command::new("umount").arg(point).stderr(Stdio::null()).status();
