@@ -166,28 +166,27 @@ impl Encrypted {
         let (chunk, head) = (CHUNK as u64, HEAD as u64);
         let (first, end) = (range.start / chunk, range.end.div_ceil(chunk));
         let place = |number: u64| head.saturating_add(number.saturating_mul(SEALED as u64));
-        let salt = match known {
-            Some(salt) => salt,
-            None if first == 0 => [0; SALT],
-            None => match self.place.get(name, Some(0..head))? {
-                Some(bytes) => salt_of(&bytes)?,
+        // The beginning of an object comes with its head.
+        let (known, from) = match (first, known) {
+            (0, _) => (None, 0),
+            (_, Some(salt)) => (Some(salt), place(first)),
+            (_, None) => match self.place.get(name, Some(0..head))? {
+                Some(bytes) => (Some(salt_of(&bytes)?), place(first)),
                 None => return Ok(None),
             },
         };
-        // The beginning of an object comes with its head.
-        let from = if first == 0 { 0 } else { place(first) };
-        let Some(mut bytes) = self.place.get(name, Some(from..place(end)))? else { return Ok(None) };
+        let Some(bytes) = self.place.get(name, Some(from..place(end)))? else { return Ok(None) };
         // A range behind the end has nothing, and nothing that proves it.
         if bytes.is_empty() && first > 0 {
             return Ok(Some(bytes));
         }
+        let (salt, chunks) = match known {
+            Some(salt) => (salt, &bytes[..]),
+            None => (salt_of(&bytes)?, &bytes[HEAD..]),
+        };
         // What ends before it was asked to ends with the object.
         let is_end = (bytes.len() as u64) < place(end) - from;
-        let salt = if first == 0 { salt_of(&bytes)? } else { salt };
-        if first == 0 {
-            bytes.drain(..HEAD);
-        }
-        let opened = self.opened((name, &salt), first, &bytes, is_end)?;
+        let opened = self.opened((name, &salt), first, chunks, is_end)?;
         let mut salts = self.salts();
         if salts.len() >= KEPT {
             salts.clear();
@@ -236,9 +235,13 @@ impl Objects for Encrypted {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, Trouble> {
-        let found = self.place.list(prefix)?;
-        let size = |name: &str, sealed: u64| if is_plain(name) { sealed } else { opened_len(sealed) };
-        Ok(found.into_iter().map(|(name, sealed)| (size(&name, sealed), name)).map(|(len, name)| (name, len)).collect())
+        let mut found = self.place.list(prefix)?;
+        for (name, len) in &mut found {
+            if !is_plain(name) {
+                *len = opened_len(*len);
+            }
+        }
+        Ok(found)
     }
 
     fn pause(&self, attempt: u32) {
