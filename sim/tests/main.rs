@@ -41,6 +41,7 @@ mod metadata_repairs;
 mod mirror_layer;
 mod mirrors;
 mod model;
+mod moved_legs;
 mod moves;
 mod moves_aborted;
 mod no_metadata_space;

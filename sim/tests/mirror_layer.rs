@@ -32,7 +32,12 @@ fn leg(pv: u16, mib: u64) -> Leg {
 
 /// Their legs share regions in all ways.
 fn runs() -> Vec<MirroredRun> {
-    let run = |first, second, mib: u64| MirroredRun { legs: [first, second], bytes: mib * MIB, filling: None };
+    let run = |first, second, mib: u64| MirroredRun {
+        legs: [first, second],
+        bytes: mib * MIB,
+        filling: None,
+        replacement: None,
+    };
     vec![
         run(leg(0, 0), leg(1, 1), 6),
         run(leg(1, 9), leg(0, 13), 5),

@@ -31,7 +31,7 @@ impl Made {
         })
     }
 
-    fn end_of_scrub(&self) -> Op {
+    pub fn end_of_scrub(&self) -> Op {
         let (group, handle) = (self.client.group.clone(), self.world.handle());
         Box::pin(async move {
             while group.is_scrubbing() {
@@ -41,7 +41,7 @@ impl Made {
         })
     }
 
-    fn scrubbed(&self, vol: Vol, is_repair: bool) -> ScrubInfo {
+    pub fn scrubbed(&self, vol: Vol, is_repair: bool) -> ScrubInfo {
         self.world.run(self.scrub(vol, is_repair)).unwrap();
         self.client.group.scrub_of(self.client.id(vol).unwrap()).unwrap()
     }

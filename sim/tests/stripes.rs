@@ -108,7 +108,7 @@ fn a_striped_volume_whose_blocks_are_on_one_disk_is_found() {
     must_be_found("mirror_not_mirrored", || (0..4).for_each(|seed| made_under_writes(SegmentType::Striped, seed)));
 }
 
-fn used_on(made: &Made, pv: u16) -> u64 {
+pub fn used_on(made: &Made, pv: u16) -> u64 {
     let blocks = |id| made.world.run(made.client.group.pv_usage(id)).unwrap();
     let all = made.client.group.volumes().into_iter().flat_map(|info| blocks(info.id));
     all.filter(|part| part.pv == pv).map(|part| part.blocks).sum()

@@ -280,6 +280,23 @@ impl Moving {
         }
     }
 
+    /// Requests name blocks by another place from now on, and only that one counts. Those that were planned with the old one
+    /// wait, until they are [`renamed`](Self::renamed). Returns when no write by the old name is in flight (PM2).
+    pub async fn begin_renaming(&self, from: Range<u64>, to: PvIndex, to_offset: u64) {
+        let bytes = from.end - from.start;
+        self.begin_run(from, to, to_offset);
+        if let Some(run) = self.state.lock().run.as_mut() {
+            run.is_committed = true;
+        }
+        // It did not fail, and there is no limit.
+        let _ = self.next_window(bytes).await;
+    }
+
+    /// Writes by the old name go to both places from now on, until the run [ends](Self::end_run).
+    pub fn renamed(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
+        self.copied(disks);
+    }
+
     /// The run is moved: from now on only its new place is written.
     pub fn end_run(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         self.state.lock().run = None;

@@ -15,7 +15,10 @@ use crate::stripes::StripeSet;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
 
+mod parts;
 mod striped;
+
+pub use parts::PlacedPart;
 
 /// Added to the number of a striped set, in the place of a physical volume.
 const SETS: u16 = 1 << 15;
@@ -276,29 +279,6 @@ impl Placement {
         zones
     }
 
-    /// The same with two runs of equal length exchanged: each lies where the other one was.
-    #[must_use]
-    pub fn exchanged(&self, one: Range<u64>, other: Range<u64>) -> Placement {
-        debug_assert_eq!(one.end - one.start, other.end - other.start, "Z2");
-        let mut runs = Vec::with_capacity(self.runs.len() + 4);
-        for run in &self.runs {
-            let bounds = [run.start, one.start, one.end, other.start, other.end, run.end];
-            let mut bounds = bounds.map(|bound| bound.clamp(run.start, run.end));
-            bounds.sort_unstable();
-            for pair in bounds.windows(2) {
-                let Some(part) = run.cut(pair[0], pair[1]) else { continue };
-                let moved = |from: &Range<u64>, to: &Range<u64>| to.start + (part.start - from.start);
-                let start = match part.start {
-                    start if one.contains(&start) => moved(&one, &other),
-                    start if other.contains(&start) => moved(&other, &one),
-                    start => start,
-                };
-                runs.push(PlacedRun { start, end: start + (part.end - part.start), ..part });
-            }
-        }
-        Placement::of_runs(self.extent_blocks, self.pvs.clone(), runs, &self.sets)
-    }
-
     /// The same with mirrored blocks in the place of these pairs of runs. Also returns the mirrored numbers.
     #[must_use]
     pub fn with_mirrored(&self, pairs: &[MirroredPair]) -> (Placement, Vec<Range<u64>>) {
@@ -525,23 +505,9 @@ impl Placement {
         self.runs.iter().filter_map(mirrored).collect()
     }
 
-    /// How many of these blocks of the physical volume are legs of mirrored blocks, or columns of striped ones.
-    pub fn legs_in(&self, pv: PvIndex, blocks: &Range<u64>) -> u64 {
-        let common = |at: u64, count: u64| (at + count).min(blocks.end).saturating_sub(at.max(blocks.start));
-        let columns = self.striped_runs().flat_map(|run| self.all_parts_of(run)).filter(|part| part.pv == pv.0);
-        let legs = self.legs_on(pv).flat_map(|run| run.legs().map(|(on, at)| (on, at, run.end - run.start)));
-        let of_columns: u64 = columns.map(|part| common(part.at, part.blocks)).sum();
-        let of_legs: u64 = legs.filter(|(on, ..)| *on == pv.0).map(|(_, at, count)| common(at, count)).sum();
-        of_columns + of_legs
-    }
-
     /// The striped set of a striped run.
     fn set_of(&self, run: &PlacedRun) -> &StripeSet {
         &self.sets[usize::from(run.pv - SETS)]
-    }
-
-    fn striped_runs(&self) -> impl Iterator<Item = &PlacedRun> {
-        self.runs.iter().filter(|run| run.is_striped())
     }
 
     /// The mirrored runs that have a leg on the physical volume, also if it is the only one, in the order of VG blocks.
@@ -728,7 +694,7 @@ pub fn mirrored(run: &PlacedRun) -> Option<MirroredRun> {
     let leg = |(pv, at): (u16, u64)| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + at * BLOCK_SIZE };
     let legs = [leg((run.pv, run.at)), leg(run.second?)];
     let filling = run.is_filling.then_some(1);
-    Some(MirroredRun { legs, bytes: (run.end - run.start) * BLOCK_SIZE, filling })
+    Some(MirroredRun { legs, bytes: (run.end - run.start) * BLOCK_SIZE, filling, replacement: None })
 }
 
 #[cfg(test)]

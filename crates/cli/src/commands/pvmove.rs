@@ -57,11 +57,6 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     }
     let request = wanted(session, args, &report, source, targets)?;
     let begun = session.change(&group, request)?;
-    if let Outcome::Moving(MoveReport { skipped: count @ 1.., path, .. }) = &begun {
-        session.console.complain(format!(
-            "WARNING: {count} extents of {path} stay there: they are of mirrored and striped volumes, or kept for them."
-        ));
-    }
     match begun {
         _ if session.is_test || args.has(Opt::MoveBackground) => Ok(()),
         Outcome::Moving(_) => watch.until_the_end(session, &group),

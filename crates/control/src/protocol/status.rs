@@ -120,9 +120,6 @@ pub struct MoveReport {
     pub total: u64,
     /// Extents that cannot be read, and stay where they are.
     pub unreadable: u64,
-    /// Extents of mirrored and striped volumes, or kept for them, which stay where they are.
-    #[serde(default)]
-    pub skipped: u64,
     /// It was stopped by a request.
     pub is_stopped: bool,
     /// Why it ended early.

@@ -252,7 +252,6 @@ impl Service {
             moved,
             total,
             unreadable: progress.unreadable,
-            skipped: progress.skipped,
             is_stopped,
             failed: progress.failed.filter(|_| !is_stopped).map(|error| self.failure(&error, "").message),
             waits: None,

@@ -110,7 +110,7 @@ impl Group {
     /// Makes or dissolves mirrored extents, for what may be needed next. They are dissolved after removals only: what was
     /// made for a volume stays until the volume takes it.
     async fn fit_zones(self: &Arc<Self>) -> Result<()> {
-        if !self.has_several() || !self.out().is_empty() || self.is_moving() {
+        if !self.may_make_zones() {
             return Ok(());
         }
         for segment in ON_SEVERAL {
@@ -119,7 +119,7 @@ impl Group {
             }
         }
         // The checkpoint that frees blocks comes back here.
-        let is_settled = self.core.space.lock().pending_blocks() == 0;
+        let is_settled = self.core.space.lock().pending_blocks() == 0 && !self.is_moving();
         if is_settled && self.dissolve_wanted.swap(false, Ordering::AcqRel) {
             for segment in ON_SEVERAL {
                 self.dissolve_zones(segment, self.wanted_ahead(segment), 2).await?;
@@ -203,9 +203,15 @@ impl Group {
         }
     }
 
+    /// Whether extents can become mirrored or striped now.
+    fn may_make_zones(&self) -> bool {
+        let is_barred = self.is_moving() && planted::is("no_zones_during_a_move");
+        self.has_several() && self.out().is_empty() && !is_barred
+    }
+
     /// A volume of this type has too little space. True: another type gave some.
     pub(super) async fn change_type_for(self: &Arc<Self>, segment: SegmentType) -> Result<bool> {
-        if !self.has_several() || !self.out().is_empty() || self.is_moving() {
+        if !self.may_make_zones() {
             return Ok(false);
         }
         let changed = self.take_from_others(segment).await;
@@ -221,7 +227,7 @@ impl Group {
             let plenty = (self.growth() * self.core.placement().extent_blocks).max(PLENTY);
             if before < plenty || planted::is("others_pay_for_a_pool") {
                 // Nobody who has the claim waits for a volume of this type.
-                let Ok(_claim) = self.claim_table().await else { return Ok(false) };
+                let _claim = self.claim_for_zones().await;
                 if available() > before || self.make_zones_claimed(segment, self.growth(), &[]).await? > 0 {
                     return Ok(true);
                 }
@@ -335,7 +341,7 @@ impl Group {
             return Ok(false);
         }
         // Who has the claim may wait for this caller.
-        let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(false) };
+        let Some(_claim) = self.try_claim_for_zones() else { return Ok(false) };
         Ok(self.make_zones_claimed(segment, lacking, &[]).await? > 0)
     }
 
@@ -347,7 +353,7 @@ impl Group {
         extents: u64,
         on: &[PvExtents],
     ) -> Result<u64> {
-        let _claim = self.claim_table().await?;
+        let _claim = self.claim_for_zones().await;
         self.make_zones_claimed(segment, extents, on).await
     }
 

@@ -17,12 +17,14 @@ pub(super) struct MoveState {
     pub(super) progress: MoveProgress,
     /// The move was asked to end.
     pub(super) is_stopped: bool,
-    /// No space is taken from this one: all of it moves.
-    pub(super) unallocatable: Option<PvIndex>,
     /// The table of places is being changed by something else: mirrored extents, or a physical volume.
     pub(super) is_table_claimed: bool,
+    /// Who makes mirrored or striped extents waits for the table.
+    pub(super) waiting_for_zones: usize,
     /// Free extents that were taken for it.
     pub(super) taken: Option<Run>,
+    /// Copied bytes of a leg that is being moved.
+    pub(super) copied_of_leg: u64,
     /// What leaves mirrors now.
     pub(super) leaving: Leaving,
 }
@@ -49,8 +51,6 @@ pub struct MoveProgress {
     pub copied: u64,
     /// Extents that cannot be read, and stay.
     pub unreadable: u64,
-    /// Extents of mirrored and striped volumes, or kept for them, which stay.
-    pub skipped: u64,
     /// Why it ended early, if it did.
     pub failed: Option<Error>,
 }

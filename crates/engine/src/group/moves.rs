@@ -17,18 +17,16 @@
 use super::Group;
 use super::journal_layout::journal_in;
 use super::move_state::{MoveProgress, MoveState};
-use crate::disk::{DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
 use crate::format::superblock::DATA_OFFSET;
-use crate::format::zones::MAX_ZONES;
-use crate::map::{self, MapError};
-use crate::model::{NewMove, PvExtents, SegmentType};
+use crate::map::MapError;
+use crate::model::{NewMove, PvExtents};
 use crate::moving::Window;
-use crate::placement::{PlacedRun, Placement};
+use crate::placement::{PlacedPart, Placement};
 use crate::planted;
 use crate::space::Run;
-use crate::units::{BLOCK_SIZE, VgBlock, VolumeId};
-use std::collections::BTreeSet;
+use crate::units::{BLOCK_SIZE, VgBlock};
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::pin;
@@ -50,8 +48,12 @@ pub(super) const ZONES_KEPT: usize = 256;
 impl Group {
     /// The running move, or the last one.
     pub fn move_progress(&self) -> MoveProgress {
-        let mut progress = self.moves.state.lock().progress.clone();
-        progress.copied = if progress.is_running { self.core.members.moving.copied_bytes() } else { 0 };
+        let (mut progress, of_leg) = {
+            let state = self.moves.state.lock();
+            (state.progress.clone(), state.copied_of_leg)
+        };
+        let copied = self.core.members.moving.copied_bytes().max(of_leg);
+        progress.copied = if progress.is_running { copied } else { 0 };
         progress
     }
 
@@ -136,26 +138,19 @@ impl Group {
         self.claim_move(wanted.from).await?;
         let outcome = self.prepare_move(&wanted, &extents, is_whole).await;
         match outcome {
-            Ok((total, runs)) if total > 0 => {
+            Ok((total, parts)) if total > 0 => {
                 self.moves.state.lock().progress.total = total;
                 let group = self.clone();
                 let task = async move {
-                    let outcome = group.move_all(wanted.from, &runs, &wanted.to).await;
+                    let outcome = group.move_all(wanted.from, &parts, &wanted.to).await;
                     group.end_move(wanted.from, is_whole, outcome.err()).await;
                 };
                 self.core.runtime.spawn("pvmove", Box::pin(task));
                 Ok(total)
             }
             outcome => {
-                let skipped = self.move_progress().skipped;
                 self.end_move(wanted.from, is_whole, None).await;
-                match outcome? {
-                    _ if skipped > 0 => Err(Error::Invalid(
-                        "all that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved"
-                            .into(),
-                    )),
-                    (total, _) => Ok(total),
-                }
+                outcome.map(|(total, _)| total)
             }
         }
     }
@@ -171,7 +166,8 @@ impl Group {
                 // A move may take long, and a leg that leaves needs the table once more.
                 if !state.is_table_claimed && state.leaving.runs.is_empty() {
                     let progress = MoveProgress { is_running: true, from, ..MoveProgress::default() };
-                    *state = MoveState { progress, ..MoveState::default() };
+                    let waiting_for_zones = state.waiting_for_zones;
+                    *state = MoveState { progress, waiting_for_zones, ..MoveState::default() };
                     return Ok(());
                 }
             }
@@ -179,7 +175,8 @@ impl Group {
         }
     }
 
-    /// The table of places is this caller's alone, until the claim is dropped. None: another one has it.
+    /// The table of places is this caller's alone, until the claim is dropped. None: another one has it. A move has it for
+    /// each of its steps.
     pub(super) fn try_claim_table(&self) -> Result<Option<TableClaim<'_>>> {
         let mut state = self.moves.state.lock();
         if state.progress.is_running {
@@ -190,7 +187,39 @@ impl Group {
         Ok(is_free.then(|| TableClaim(self)))
     }
 
+    /// The same for who makes mirrored or striped extents: also between the steps of a move, which may take long.
+    pub(super) fn try_claim_for_zones(&self) -> Option<TableClaim<'_>> {
+        let is_free = !std::mem::replace(&mut self.moves.state.lock().is_table_claimed, true);
+        is_free.then(|| TableClaim(self))
+    }
+
     /// The same, but waits for another one.
+    pub(super) async fn claim_for_zones(&self) -> TableClaim<'_> {
+        self.moves.state.lock().waiting_for_zones += 1;
+        let waiting = Waiting(self);
+        loop {
+            let turn = self.background.turn();
+            if let Some(claim) = self.try_claim_for_zones() {
+                drop(waiting);
+                return claim;
+            }
+            self.background.changed(turn).await;
+        }
+    }
+
+    /// The same for a step of the move: after all who need space.
+    async fn claim_for_step(&self) -> TableClaim<'_> {
+        loop {
+            let turn = self.background.turn();
+            let is_wanted = self.moves.state.lock().waiting_for_zones > 0;
+            if let Some(claim) = (!is_wanted).then(|| self.try_claim_for_zones()).flatten() {
+                return claim;
+            }
+            self.background.changed(turn).await;
+        }
+    }
+
+    /// The same as [`try_claim_table`](Self::try_claim_table), but waits for another one.
     ///
     /// # Errors
     /// [`Error::Busy`]: a move is under way, which takes long.
@@ -204,161 +233,17 @@ impl Group {
         }
     }
 
-    /// Legs of mirrors and stripes do not move: a volume that has them is refused, and extents that are theirs stay. Returns how
-    /// many these are.
-    fn skip_mirrors(&self, wanted: &NewMove, extents: &[Range<u64>]) -> Result<u64> {
-        let placement = self.core.placement();
-        let blocks = |run: &Range<u64>| run.start * placement.extent_blocks..run.end * placement.extent_blocks;
-        match wanted.volume {
-            Some(id) if self.volume_now(id)?.segment() != SegmentType::Linear => {
-                Err(Error::Invalid("mirrored and striped volumes cannot be moved".into()))
-            }
-            Some(_) => Ok(0),
-            None => {
-                let legs: u64 = extents.iter().map(|run| placement.legs_in(wanted.from, &blocks(run))).sum();
-                Ok(legs.div_ceil(placement.extent_blocks))
-            }
-        }
-    }
-
-    /// Makes the source not allocatable, if all of it moves, and finds the extents in use.
-    async fn prepare_move(
-        self: &Arc<Self>,
-        wanted: &NewMove,
-        extents: &[Range<u64>],
-        is_whole: bool,
-    ) -> Result<(u64, Vec<PlacedRun>)> {
-        let placement = self.core.placement();
-        let skipped = self.skip_mirrors(wanted, extents)?;
-        self.moves.state.lock().progress.skipped = skipped;
-        let on_source: Vec<PlacedRun> =
-            extents.iter().flat_map(|extents| placement.runs_at(wanted.from, extents)).collect();
-        let targets = self.places_on(&wanted.to)?;
-        let is_target = |run: &PlacedRun| targets.iter().any(|to| to.start < run.end && run.start < to.end);
-        if on_source.iter().any(is_target) {
-            return Err(Error::Invalid("extents cannot move to the physical volume that holds them".into()));
-        }
-        // Freed blocks are usable only after a checkpoint.
-        self.checkpoint().await?;
-        let only = match wanted.volume {
-            Some(volume) => Some(self.extents_of(volume).await?),
-            None => None,
-        };
-        let mut runs = self.used_of(&on_source, only.as_ref()).await?;
-        let blocks = |runs: &[PlacedRun]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
-        self.is_room_for(blocks(&runs), wanted.from, &wanted.to).await?;
-        if is_whole {
-            self.set_source_unallocatable(wanted.from, true).await?;
-            // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
-            // extent.
-            let ranges: Vec<Range<u64>> = on_source.iter().map(|run| run.start..run.end).collect();
-            self.move_metadata(&ranges).await?;
-            self.checkpoint().await?;
-            runs = self.used_of(&on_source, None).await?;
-        }
-        Ok((blocks(&runs) / placement.extent_blocks, runs))
-    }
-
-    /// Refuses a move for which the targets have too few free blocks. Blocks that are being freed may give the room.
-    async fn is_room_for(&self, needed: u64, source: PvIndex, targets: &[PvExtents]) -> Result<()> {
-        if self.reclaiming() || self.core.space.lock().pending_blocks() > 0 || planted::is("target_filled") {
-            return Ok(());
-        }
-        match self.unused_in(self.target_places(source, targets)?).await? {
-            free if free < needed => Err(Error::NoSpace { needed, free }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Where extents may move to.
-    fn target_places(&self, source: PvIndex, targets: &[PvExtents]) -> Result<Vec<Range<u64>>> {
-        match targets {
-            [] => {
-                let placement = self.core.placement();
-                let runs = placement.runs().iter().filter(|run| run.pv != source.0);
-                Ok(runs.map(|run| run.start..run.end).collect())
-            }
-            targets => self.places_on(targets),
-        }
-    }
-
-    async fn set_source_unallocatable(self: &Arc<Self>, pv: PvIndex, is_unallocatable: bool) -> Result<()> {
-        let index = usize::from(pv.0);
+    /// Nothing more is placed on the source while all of it moves.
+    pub(super) async fn set_being_emptied(&self, pv: PvIndex, is_being_emptied: bool) -> Result<()> {
         let set = || {
             let _gate = self.core.gate.read();
-            // Held meanwhile: somebody may change just that.
-            let catalog = self.catalog.read();
-            self.moves.state.lock().unallocatable = is_unallocatable.then_some(pv);
-            let may = !is_unallocatable && !catalog.attributes.unallocatable.has(index) && !self.out().has(index);
-            self.core.space.lock().set_allocatable(self.core.alloc_context(), index, may)
+            let mut space = self.core.space.lock();
+            space.set_being_emptied(self.core.alloc_context(), usize::from(pv.0), is_being_emptied)
         };
         match self.core.with_nodes_privileged(set).await? {
             Ok(()) => Ok(()),
             Err(needed) => Err(self.core.no_space(needed)),
         }
-    }
-
-    /// The extents of the address space in which the volume has blocks.
-    async fn extents_of(&self, id: VolumeId) -> Result<BTreeSet<u64>> {
-        let core = &self.core;
-        let volume = self.catalog.read().volumes.get(&id).cloned();
-        let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
-        let extent_blocks = core.placement().extent_blocks;
-        let (mut extents, mut cursor) = (BTreeSet::new(), 0);
-        loop {
-            let step = core
-                .with_nodes_privileged(|| {
-                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))
-                })
-                .await?;
-            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
-                let last = extent.value + u64::from(extent.len).max(1) - 1;
-                extents.extend(extent.value / extent_blocks..=last / extent_blocks);
-            }
-            match step.next {
-                Some(next) => cursor = next,
-                None => return Ok(extents),
-            }
-        }
-    }
-
-    /// The extents to move of these runs.
-    async fn used_of(&self, on_source: &[PlacedRun], only: Option<&BTreeSet<u64>>) -> Result<Vec<PlacedRun>> {
-        let mut runs = Vec::new();
-        for run in on_source {
-            self.used_in(*run, only, &mut runs).await?;
-        }
-        Ok(runs)
-    }
-
-    /// Adds the extents of a run that are not free as a whole, and have neither metadata nor the journal.
-    async fn used_in(&self, run: PlacedRun, only: Option<&BTreeSet<u64>>, runs: &mut Vec<PlacedRun>) -> Result<()> {
-        let extent_blocks = self.core.placement().extent_blocks;
-        let mut at = run.start;
-        while at < run.end {
-            let next =
-                || self.core.space.lock().next_free_extents(self.core.alloc_context(), at, run.end, extent_blocks);
-            let free = self.core.with_nodes_privileged(next).await?;
-            for extent in
-                (at / extent_blocks..free.start / extent_blocks).filter(|e| only.is_none_or(|only| only.contains(e)))
-            {
-                let blocks = extent * extent_blocks..(extent + 1) * extent_blocks;
-                if self.is_fixed(&blocks) {
-                    continue;
-                }
-                let at = run.at + (blocks.start - run.start);
-                let part = PlacedRun::plain(blocks.start, blocks.end, run.pv, at);
-                match runs
-                    .last_mut()
-                    .filter(|last| last.end == part.start && last.at + (last.end - last.start) == part.at)
-                {
-                    Some(last) => last.end = part.end,
-                    None => runs.push(part),
-                }
-            }
-            at = free.end;
-        }
-        Ok(())
     }
 
     /// Whether metadata or the journal lies there.
@@ -367,70 +252,76 @@ impl Group {
         !journal.is_empty() || !self.core.meta.lock().copies_in(std::slice::from_ref(blocks)).is_empty()
     }
 
-    async fn move_all(self: &Arc<Self>, source: PvIndex, runs: &[PlacedRun], targets: &[PvExtents]) -> Result<()> {
+    async fn move_all(self: &Arc<Self>, source: PvIndex, parts: &[PlacedPart], targets: &[PvExtents]) -> Result<()> {
         let core = &self.core;
         core.members.moving.begin(source, core.runtime.clone());
-        let outcome = self.move_runs(source, runs, targets).await;
+        let outcome = self.move_parts(source, parts, targets).await;
         core.members.moving.end();
         outcome
     }
 
-    async fn move_runs(self: &Arc<Self>, source: PvIndex, runs: &[PlacedRun], targets: &[PvExtents]) -> Result<()> {
+    async fn move_parts(self: &Arc<Self>, source: PvIndex, parts: &[PlacedPart], targets: &[PvExtents]) -> Result<()> {
         // Writes from before the move are not tracked.
         self.all_done().await;
         self.checkpoint().await?;
-        let extent_blocks = self.core.placement().extent_blocks;
-        let most = (BYTES_TOGETHER / (extent_blocks * BLOCK_SIZE)).clamp(1, TOGETHER);
-        for run in runs {
-            // If a read fails, extents move one by one.
-            let (mut at, mut alone_until) = (run.start, run.start);
-            while at < run.end {
-                self.check_not_stopped()?;
-                let most = if at < alone_until { 1 } else { most };
-                let extents = ((run.end - at) / extent_blocks).min(most);
-                let free = self.take_target(source, extents, targets).await?;
-                let moved = at..at + free.1;
-                match self.exchange(&moved, free).await {
-                    Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
-                    Err(error) => {
-                        self.abort_run(free).await?;
-                        let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
-                        if !is_unread && error != fixed() {
-                            return Err(error);
-                        }
-                        if free.1 > extent_blocks {
-                            alone_until = moved.end;
-                            continue;
-                        }
-                        let mut state = self.moves.state.lock();
-                        match is_unread {
-                            // An unreadable extent stays: its next reader gets the error.
-                            true => state.progress.unreadable += 1,
-                            false => state.progress.total -= 1,
-                        }
-                    }
-                }
-                at = moved.end;
-            }
+        for part in parts {
+            self.move_part(source, part, targets).await?;
         }
         // The old places of moved extents count as free in reports.
         self.checkpoint().await
     }
 
-    fn check_not_stopped(&self) -> Result<()> {
+    async fn move_part(self: &Arc<Self>, source: PvIndex, part: &PlacedPart, targets: &[PvExtents]) -> Result<()> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let most = (BYTES_TOGETHER / (extent_blocks * BLOCK_SIZE)).clamp(1, TOGETHER);
+        // If a read fails, extents move one by one.
+        let (mut at, mut alone_until) = (0, 0);
+        while at < part.blocks {
+            self.check_not_stopped()?;
+            let most = if at < alone_until { 1 } else { most };
+            let extents = ((part.blocks - at) / extent_blocks).min(most);
+            let places = self.target_places(source, targets, part.others)?;
+            let free = self.take_target(extents, &places).await?;
+            let moved = part.cut(at, free.1);
+            let mut claim = Some(self.claim_for_step().await);
+            match self.exchange(&moved, free, &mut claim).await {
+                Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
+                Err(error) => {
+                    self.abort_exchange(&moved, free).await?;
+                    let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
+                    if !is_unread && error != fixed() {
+                        return Err(error);
+                    }
+                    if free.1 > extent_blocks {
+                        alone_until = at + free.1;
+                        continue;
+                    }
+                    let mut state = self.moves.state.lock();
+                    match is_unread {
+                        // An unreadable extent stays: its next reader gets the error.
+                        true => state.progress.unreadable += 1,
+                        false => state.progress.total -= 1,
+                    }
+                }
+            }
+            at += free.1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_not_stopped(&self) -> Result<()> {
         self.core.journal.failed()?;
         let is_stopped = self.moves.state.lock().is_stopped || self.core.closed.load(Ordering::Acquire);
         if is_stopped { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Takes free extents on another physical volume, or on one of the targets, and allocates room behind them.
-    async fn take_target(self: &Arc<Self>, source: PvIndex, extents: u64, targets: &[PvExtents]) -> Result<Run> {
+    /// Takes free extents in these places, and allocates room behind them.
+    async fn take_target(self: &Arc<Self>, extents: u64, places: &[Range<u64>]) -> Result<Run> {
         let placement = self.core.placement();
-        let places = self.target_places(source, targets)?;
         let take = || {
             let _gate = self.core.gate.read();
             let mut space = self.core.space.lock();
-            let taken = space.take_extents(self.core.alloc_context(), extents, placement.extent_blocks, &places)?;
+            let taken = space.take_extents(self.core.alloc_context(), extents, placement.extent_blocks, places)?;
             self.moves.state.lock().taken = taken;
             Ok::<_, MapError>(taken)
         };
@@ -454,28 +345,32 @@ impl Group {
         Ok(run)
     }
 
-    /// Copies blocks to the free extents, and exchanges their places.
-    async fn exchange(self: &Arc<Self>, moved: &Range<u64>, free: Run) -> Result<()> {
-        let (core, moving) = (&self.core, &self.core.members.moving);
-        let old = core.placement();
-        let free_range = free.0..free.0 + free.1;
-        let (from, to) = (first_byte(&old, moved.start), first_byte(&old, free.0));
-        debug_assert_eq!(from.0, self.moves.state.lock().progress.from, "PM1: only the source is watched");
-        let new = Arc::new(old.exchanged(moved.clone(), free_range));
-        if new.zones().len() > MAX_ZONES - ZONES_KEPT {
-            return Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into()));
+    /// Copies extents to the free ones, and exchanges their places. The claim is dropped as soon as the table is in use:
+    /// a request that has no space may wait for it.
+    async fn exchange(
+        self: &Arc<Self>,
+        moved: &PlacedPart,
+        free: Run,
+        claim: &mut Option<TableClaim<'_>>,
+    ) -> Result<()> {
+        if !self.is_still_there(moved) {
+            return Err(fixed());
         }
-        moving.begin_run(from.1..from.1 + free.1 * BLOCK_SIZE, to.0, to.1);
+        if let Some(leg) = moved.leg {
+            return self.exchange_leg(moved, leg, free, claim).await;
+        }
+        let (core, moving) = (&self.core, &self.core.members.moving);
+        let new = self.exchanged(moved, free)?;
+        let from = DATA_OFFSET + moved.at * BLOCK_SIZE;
+        let to = first_byte(&core.placement(), free.0);
+        debug_assert_eq!(moved.pv, self.moves.state.lock().progress.from.0, "PM1: only the source is watched");
+        moving.begin_run(from..from + free.1 * BLOCK_SIZE, to.0, to.1);
         self.copy_run().await?;
-        self.change_zones(moved, [from.0, to.0], &new).await?;
+        self.change_zones(&moved.numbers(), &new, &|| moving.commit()).await?;
         // Until here both places are right, whichever table the checkpoint has.
         self.checkpoint().await?;
-        {
-            let _gate = core.gate.read();
-            let catalog = self.catalog.read();
-            self.apply_placement(&catalog, &new);
-            catalog.volumes.values().for_each(|volume| volume.forget_copies());
-        }
+        self.look_up_in(&new);
+        *claim = None;
         if !planted::is("old_place_reused") {
             self.all_done().await;
             moving.drain().await;
@@ -485,8 +380,29 @@ impl Group {
         Ok(())
     }
 
+    async fn abort_exchange(&self, moved: &PlacedPart, free: Run) -> Result<()> {
+        match moved.leg {
+            Some(_) => self.abort_leg(free).await,
+            None => self.abort_run(free).await,
+        }
+    }
+
+    /// From now on blocks are looked up in this table, which is durable.
+    pub(super) fn look_up_in(&self, new: &Arc<Placement>) {
+        let _gate = self.core.gate.read();
+        let catalog = self.catalog.read();
+        self.apply_placement(&catalog, new);
+        catalog.volumes.values().for_each(|volume| volume.forget_copies());
+    }
+
     /// Sets the new table for the next checkpoint, if the copy is complete and no journal or metadata was placed there.
-    async fn change_zones(&self, moved: &Range<u64>, pvs: [PvIndex; 2], new: &Arc<Placement>) -> Result<()> {
+    /// `commit`: whether it may be stored from now on.
+    pub(super) async fn change_zones(
+        &self,
+        moved: &Range<u64>,
+        new: &Arc<Placement>,
+        commit: &(dyn Fn() -> std::result::Result<bool, DiskError> + Sync),
+    ) -> Result<()> {
         let core = &self.core;
         let hold = self.hold_checkpoints().await;
         core.journal.failed()?;
@@ -495,9 +411,7 @@ impl Group {
         }
         let exchange = || {
             let _gate = self.core.gate.read();
-            let pvs = pvs.map(|pv| usize::from(pv.0));
-            let commit = || core.members.moving.commit();
-            core.space.lock().exchange(core.alloc_context(), moved, pvs, new, commit)
+            core.space.lock().exchange(core.alloc_context(), moved, new, commit)
         };
         if !core.with_nodes_privileged(exchange).await?? {
             return Err(Error::Closed);
@@ -546,7 +460,7 @@ impl Group {
     }
 
     /// Free extents can be allocated again (PM7).
-    fn release(&self, free: Run) {
+    pub(super) fn release(&self, free: Run) {
         let _gate = self.core.gate.read();
         self.moves.state.lock().taken = None;
         self.core.space.lock().free_later(free);
@@ -554,7 +468,7 @@ impl Group {
 
     async fn end_move(self: &Arc<Self>, from: PvIndex, was_barred: bool, failed: Option<Error>) {
         let unbarred = match was_barred && self.core.journal.failed().is_ok() {
-            true => self.set_source_unallocatable(from, false).await,
+            true => self.set_being_emptied(from, false).await,
             false => Ok(()),
         };
         {
@@ -562,7 +476,8 @@ impl Group {
             state.progress.is_running = false;
             state.progress.failed = failed.or(unbarred.err());
         }
-        self.background.notify();
+        // Extents that are not needed any more become linear again.
+        self.wake_mirrors();
     }
 }
 
@@ -577,18 +492,28 @@ impl Drop for TableClaim<'_> {
     }
 }
 
+/// Somebody who waits for [`claim_for_zones`](Group::claim_for_zones).
+struct Waiting<'a>(&'a Group);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.moves.state.lock().waiting_for_zones -= 1;
+        self.0.background.notify();
+    }
+}
+
 /// Why a change of physical volumes has to wait.
 fn move_in_progress() -> Error {
     Error::Busy("extents of the volume group are being moved (pvmove)".into())
 }
 
 /// Why extents stay.
-fn fixed() -> Error {
+pub(super) fn fixed() -> Error {
     Error::Busy("metadata was placed on the extents meanwhile".into())
 }
 
 /// Where a block lies: the physical volume, and the byte there.
-fn first_byte(placement: &Placement, block: u64) -> (PvIndex, u64) {
+pub(super) fn first_byte(placement: &Placement, block: u64) -> (PvIndex, u64) {
     let mut segments = Segments::new();
     placement.map_blocks(VgBlock(block), 1, 0, &mut segments);
     debug_assert!(segments[0].offset >= DATA_OFFSET, "an extent");

@@ -253,9 +253,8 @@ impl Group {
             let change = || {
                 let _gate = self.core.gate.read();
                 let mut catalog = self.catalog_mut();
-                // Until all of it has moved no space is taken from it anyway.
-                let takes = is_allocatable && self.moves.state.lock().unallocatable != Some(pv);
-                let outcome = self.core.space.lock().set_allocatable(self.core.alloc_context(), index, takes)?;
+                let context = self.core.alloc_context();
+                let outcome = self.core.space.lock().set_allocatable(context, index, is_allocatable)?;
                 if outcome.is_ok() {
                     catalog.attributes.unallocatable.set(index, !is_allocatable);
                 }

@@ -16,7 +16,7 @@ use super::leave::in_use;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, max_extents};
-use crate::model::NewPv;
+use crate::model::{NewPv, SegmentType};
 use crate::placement::Placement;
 use crate::space::{Cut, Run, Space};
 use crate::units::BLOCK_SIZE;
@@ -119,8 +119,7 @@ impl Group {
     async fn cut_pv(self: &Arc<Self>, pv: PvIndex, extents: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
         let root = self.root.lock().group.clone();
         let old = self.core.placement();
-        let blocks = extents.start * root.extent_blocks..extents.end * root.extent_blocks;
-        if old.legs_in(pv, &blocks) > 0 {
+        if old.parts_at(pv, &extents).iter().any(|part| part.segment != SegmentType::Linear) {
             return Err(in_use());
         }
         let ranges: Vec<Range<u64>> = old.runs_at(pv, &extents).into_iter().map(|run| run.start..run.end).collect();

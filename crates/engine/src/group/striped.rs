@@ -120,7 +120,7 @@ impl Group {
                 }
                 None => {
                     let made = {
-                        let _claim = self.claim_table().await?;
+                        let _claim = self.claim_for_zones().await;
                         self.make_rows(layout, rows, on).await?
                     };
                     if made == 0 && !self.more_space().await? {

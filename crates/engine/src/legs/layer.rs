@@ -283,7 +283,9 @@ impl Disks for Legs {
             let state = self.state.lock();
             let both = |part: &Part| match part {
                 Part::Plain(segment) => Segments::from_slice(&[*segment]),
-                Part::Mirrored(piece) => state.legs_in(piece).map(|leg| piece.legs[leg]).collect(),
+                Part::Mirrored(piece) => {
+                    state.legs_in(piece).map(|leg| piece.legs[leg]).chain(piece.replacement).collect()
+                }
             };
             state.split(&segments).iter().flat_map(both).collect()
         };

@@ -153,7 +153,7 @@ struct Made {
 
 fn run() -> MirroredRun {
     let leg = |pv: u16, mib: u64| Leg { pv: PvIndex(pv), offset: DATA_OFFSET + (mib << 20) };
-    MirroredRun { legs: [leg(0, 0), leg(1, 2)], bytes: 8 << 20, filling: None }
+    MirroredRun { legs: [leg(0, 0), leg(1, 2)], bytes: 8 << 20, filling: None, replacement: None }
 }
 
 fn made(pvs: LegsState) -> Made {

@@ -36,6 +36,11 @@
 //!   have left. One that joins or returns gets the present tally. So what a disk lacks that is taken in lies in
 //!   open regions. (Two copies whose tallies are the same are taken for equals: an older copy from the last 30 seconds of a
 //!   group that did not end is not known.)
+//! * ML12 A leg is replaced while it is in use, and counts until then. From before the copy on, all writes go to the
+//!   replacement, too, and their bits stay set until it has them. A window is copied while no write to it is in flight. A
+//!   write that the replacement does not take ends the replacing, and is answered. From the moment at which a table that
+//!   names the replacement may be on a disk, such a write fails instead, as on a leg (ML9). Only when that table is durable
+//!   writes go to the old leg no more. So whichever table is found, its two legs have all that was answered.
 
 mod compare;
 mod copy;
@@ -43,6 +48,7 @@ mod intents;
 mod layer;
 mod pace;
 mod read;
+mod replace;
 mod runs;
 mod state;
 mod table;
@@ -54,6 +60,7 @@ pub use crate::format::intents::LARGEST_MIRRORED;
 pub use compare::Differences;
 pub use intents::ROUND;
 pub use layer::Legs;
+pub use replace::with_replacement;
 pub use types::{Leg, LegsOwner, LegsState, MirroredRun, PvReport, RunReport};
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ fn check(runs: &[MirroredRun]) -> Result<()> {
             let end = leg.offset.checked_add(run.bytes);
             leg.offset >= DATA_OFFSET && end.is_some_and(|end| end <= DATA_OFFSET + LARGEST_MIRRORED)
         };
-        run.legs.iter().all(fits) && run.legs[0].pv != run.legs[1].pv && run.bytes > 0
+        let mut places = run.legs.iter().chain(&run.replacement);
+        places.all(fits) && run.legs[0].pv != run.legs[1].pv && run.bytes > 0
     };
     match runs.iter().all(is_sound) {
         true => Ok(()),
@@ -70,7 +71,8 @@ impl Legs {
     /// There are more runs, or fewer, or others. The contents of a new run's legs are not needed, unless one of them is being
     /// filled: then all of it is unsure, and its intents are durable when this returns. It is copied from
     /// [`begin_filling`](Self::begin_filling) on. While the first leg leaves, a run is there a second time,
-    /// [`swapped`](MirroredRun::swapped).
+    /// [`swapped`](MirroredRun::swapped). A run gets a [replacement](MirroredRun::replacement) for a leg by this, and the
+    /// replacement becomes the leg, or is given up; then writes to the place that is left have ended.
     ///
     /// A table that names a leg that is being filled may be on a disk only after this has returned. Requests to runs that
     /// have changed and that came before have ended when this returns; requests to places that were in no run are not
@@ -87,11 +89,19 @@ impl Legs {
         let (regions, changed, before, old) = {
             let mut state = self.state.lock();
             let new = Table::new(&runs);
-            let changed = changes(&state.table, &new);
+            if state.must_stay_replaced(&new) {
+                return Err(Error::Busy(
+                    "a copy of a mirrored volume is being moved, and where it is, is known when the group is opened again".into(),
+                ));
+            }
+            let mut changed = changes(&state.table, &new);
+            let (unsure, replaced) = state.end_replacing(&new);
             let old = std::mem::replace(&mut state.table, new);
             for place in &changed {
                 state.take_unsure(place);
             }
+            unsure.into_iter().for_each(|(place, how)| state.set_unsure(&place, how));
+            changed.extend(replaced);
             let mut regions = Vec::new();
             for run in runs.iter().filter(|run| run.filling.is_some()) {
                 for place in unlike(&old, run) {
@@ -148,8 +158,9 @@ impl Legs {
         let (places, before) = {
             let mut state = self.state.lock();
             let filling = runs.iter().filter(|run| run.filling.is_some());
-            let places: Vec<Place> = filling.flat_map(|run| unlike(&old, run)).collect();
+            let mut places: Vec<Place> = filling.flat_map(|run| unlike(&old, run)).collect();
             places.iter().for_each(|place| drop(state.take_unsure(place)));
+            places.extend(state.end_replacing(&old).1);
             state.table = old;
             (places, state.next_ticket)
         };

@@ -1,5 +1,6 @@
 //! What the layer knows in memory: which requests are in flight, which regions are open, and which ranges are unsure.
 
+use super::replace::Replacing;
 use super::table::{Part, Parts, Piece, Place, Table, bytes_of, do_meet, place_of};
 use super::types::{LegsState, MirroredRun, PvReport};
 use crate::disk::{DiskError, DiskOpKind, PvIndex, Segments};
@@ -79,6 +80,7 @@ pub struct State {
     /// Windows copied to physical volumes that are behind, and how many of them are flushed.
     pub copied: u64,
     pub flushed: u64,
+    pub replacing: Replacing,
 }
 
 /// How a write may go on.
@@ -125,8 +127,13 @@ impl State {
     /// Whether a piece has the same legs still.
     pub fn is_current(&self, piece: &Piece) -> bool {
         let place = |piece: &Piece| piece.legs.map(|leg| (leg.pv, leg.offset, leg.len));
-        let pieces = self.table.pieces(&piece.place());
-        pieces.len() == 1 && pieces.iter().all(|now| place(now) == place(piece))
+        let mut known = 0;
+        let is_same = |now: &Piece| {
+            let own = piece.cut(known, now.legs[0].len);
+            known += own.legs[0].len;
+            place(now) == place(&own)
+        };
+        self.table.pieces(&piece.place()).iter().all(is_same) && known == piece.legs[0].len
     }
 
     /// Whether a leg has all that it should have, so that it can go on alone.
@@ -270,6 +277,7 @@ impl State {
             }
             let legs = self.legs_in(piece).take(if planted::is("one_leg_written") { 1 } else { 2 });
             begun.segments.extend(legs.map(|leg| piece.legs[leg]));
+            begun.segments.extend(piece.replacement.filter(|_| !planted::is("replacement_not_written")));
             if op == DiskOpKind::Write {
                 let needed: SmallVec<[RegionId; 4]> = self.needed(piece).collect();
                 let is_open = |region: &RegionId| self.regions.get(region).is_some_and(|region| region.is_durable);
@@ -343,11 +351,13 @@ impl State {
         can.then_some(other)
     }
 
-    /// Whether both legs of all runs with a leg in this region are in, and equal there as far as is known (ML4).
+    /// Whether both legs of all runs with a leg in this region are in, and equal there as far as is known (ML4), and so is the
+    /// replacement of a leg.
     pub fn can_settle(&self, region: RegionId) -> bool {
         self.table.at(&bytes_of(region)).iter().all(|(_, run, place)| {
             let are_in = run.legs.iter().all(|leg| self.is_in(leg.pv)) || planted::is("bit_cleared_while_out");
-            are_in && self.unsure_at(place).next().is_none()
+            let has_all = run.replacement.is_none() || self.replacing.missed.is_empty();
+            are_in && has_all && self.unsure_at(place).next().is_none()
         })
     }
 

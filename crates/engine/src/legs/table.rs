@@ -31,6 +31,8 @@ pub struct Piece {
     /// Its places on both legs.
     pub legs: [Segment; 2],
     pub filling: Option<usize>,
+    /// Its place on the replacement of a leg (ML12).
+    pub replacement: Option<Segment>,
 }
 
 impl Piece {
@@ -52,7 +54,7 @@ impl Piece {
             at: segment.at + skipped,
             len: len.min(segment.len - skipped),
         };
-        Piece { legs: self.legs.map(cut), filling: self.filling }
+        Piece { legs: self.legs.map(cut), filling: self.filling, replacement: self.replacement.map(cut) }
     }
 }
 
@@ -90,9 +92,9 @@ impl Table {
         table
     }
 
-    /// The physical volumes with legs.
+    /// The physical volumes with legs, and with replacements of legs.
     pub fn pvs(&self) -> BTreeSet<PvIndex> {
-        self.runs().flat_map(|run| run.legs).map(|leg| leg.pv).collect()
+        self.runs().flat_map(|run| run.legs.into_iter().chain(run.replacement)).map(|leg| leg.pv).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -123,8 +125,9 @@ impl Table {
             }
             at = range.end.min(run_start + run.bytes);
             let own = part(from, at);
-            let other = Segment { pv: run.legs[1].pv, offset: run.legs[1].offset + (from - run_start), ..own };
-            parts.push(Part::Mirrored(Piece { legs: [own, other], filling: run.filling }));
+            let on = |leg: super::types::Leg| Segment { pv: leg.pv, offset: leg.offset + (from - run_start), ..own };
+            let (legs, replacement) = ([own, on(run.legs[1])], run.replacement.map(on));
+            parts.push(Part::Mirrored(Piece { legs, filling: run.filling, replacement }));
         }
         if at < range.end {
             parts.push(Part::Plain(part(at, range.end)));
@@ -173,7 +176,7 @@ mod tests {
 
     fn run(first: (u16, u64), second: (u16, u64), bytes: u64) -> MirroredRun {
         let legs = [first, second].map(|(pv, offset)| Leg { pv: PvIndex(pv), offset });
-        MirroredRun { legs, bytes, filling: None }
+        MirroredRun { legs, bytes, filling: None, replacement: None }
     }
 
     #[test]

@@ -20,9 +20,18 @@ pub struct MirroredRun {
     /// physical volume were behind. It must be stored with the run: a table that names the new leg must also say that
     /// it is incomplete.
     pub filling: Option<usize>,
+    /// A place that gets all writes, too, and is no leg yet (ML12).
+    pub replacement: Option<Leg>,
 }
 
 impl MirroredRun {
+    /// The part of it that begins so many bytes after it.
+    #[must_use]
+    pub fn cut(&self, skipped: u64, bytes: u64) -> MirroredRun {
+        let cut = |leg: Leg| Leg { pv: leg.pv, offset: leg.offset + skipped };
+        MirroredRun { legs: self.legs.map(cut), bytes, replacement: self.replacement.map(cut), ..*self }
+    }
+
     /// The same, found by the place of its second leg.
     pub fn swapped(&self) -> MirroredRun {
         let [first, second] = self.legs;

@@ -88,7 +88,7 @@ impl Legs {
         failed
     }
 
-    async fn write_part(&self, op: &DiskOp, segment: Segment) -> Result<(), DiskError> {
+    pub(super) async fn write_part(&self, op: &DiskOp, segment: Segment) -> Result<(), DiskError> {
         start(&*self.disks, retargeted(op, &Segments::from_slice(&[segment]))).await.map(drop)
     }
 
@@ -101,9 +101,9 @@ impl Legs {
                 outcomes.push((leg, outcome.map_err(|error| DiskError { pv: piece.legs[leg].pv, ..error })));
             }
         }
-        let Some((leg, error)) = outcomes.iter().find_map(|(leg, outcome)| Some((*leg, outcome.err()?))) else {
-            return Ok(());
-        };
+        let failed = outcomes.iter().find_map(|(leg, outcome)| Some((*leg, outcome.err()?)));
+        let replaced = self.write_replacement_again(op, piece, begun, failed.is_some()).await;
+        let Some((leg, error)) = failed else { return replaced };
         if outcomes.len() == 2 {
             let has_it = outcomes.iter().find(|(_, outcome)| outcome.is_ok()).map(|(leg, _)| *leg);
             self.differ(piece, leg, has_it, error);

@@ -1,5 +1,6 @@
 //! Changes of physical volumes, as they affect free space.
 
+use super::pvs::Pvs;
 use super::{AllocContext, Cut, Run, SEARCH_LEAVES, Space};
 use crate::disk::DiskError;
 use crate::map::{self, Fit, MapError};
@@ -94,14 +95,13 @@ impl Space {
         Ok(end..end)
     }
 
-    /// The blocks of one range now lie on another physical volume: see [`Pvs::moved`]. All arenas are closed for that,
-    /// because no arena may reach from one physical volume into another. `commit` is called when nothing else can fail.
+    /// The blocks of one range, which are alike, now lie on another physical volume, or a leg or column of them: see
+    /// [`Pvs::place_moved`]. All arenas are closed for that, because no arena may reach from one physical volume into another. `commit` is called when nothing else can fail.
     /// If it does not succeed, nothing changes.
     pub fn exchange(
         &mut self,
         context: AllocContext<'_>,
         range: &Range<u64>,
-        [from, to]: [usize; 2],
         placement: &Placement,
         commit: impl FnOnce() -> Result<bool, DiskError>,
     ) -> Result<Result<bool, DiskError>, MapError> {
@@ -111,8 +111,7 @@ impl Space {
             Ok(true) => {}
             otherwise => return Ok(otherwise),
         }
-        self.pvs.place(placement);
-        self.pvs.moved(free, from, to);
+        self.pvs.place_moved(placement, range.start, free);
         self.forget_searches();
         Ok(Ok(true))
     }
@@ -125,11 +124,29 @@ impl Space {
         pv: usize,
         is_allocatable: bool,
     ) -> Result<Result<(), u64>, MapError> {
+        self.change_allocatable(context, |pvs| pvs.set_allocatable(pv, is_allocatable))
+    }
+
+    /// All of a physical volume is being moved away, or not any more. `Err`: as above.
+    pub fn set_being_emptied(
+        &mut self,
+        context: AllocContext<'_>,
+        pv: usize,
+        is_being_emptied: bool,
+    ) -> Result<Result<(), u64>, MapError> {
+        self.change_allocatable(context, |pvs| pvs.set_being_emptied(pv, is_being_emptied))
+    }
+
+    fn change_allocatable(
+        &mut self,
+        context: AllocContext<'_>,
+        change: impl FnOnce(&mut Pvs),
+    ) -> Result<Result<(), u64>, MapError> {
         // No arena may reach from allocatable blocks into others. Slots must not be in an arena that is not
         // allocatable.
         self.close_arenas(context)?;
         let (before, open) = (self.pvs.clone(), SegmentType::ALL.map(|segment| self.allocatable_in_tree(segment)));
-        self.pvs.set_allocatable(pv, is_allocatable);
+        change(&mut self.pvs);
         // Striped extents with a column there are closed, too.
         let too_few = SegmentType::ALL.into_iter().zip(open).filter_map(|(segment, open)| {
             let now = self.allocatable_in_tree(segment);

@@ -14,6 +14,7 @@
 use super::Run;
 use crate::model::{PvFlags, SegmentType};
 use crate::placement::{PlacedRun, Placement};
+use crate::planted;
 use std::ops::Range;
 
 const TYPES: usize = SegmentType::ALL.len();
@@ -23,6 +24,8 @@ struct Pv {
     /// Free blocks in the free tree.
     free: u64,
     is_allocatable: bool,
+    /// All of it is being moved away: nothing more is placed there. Stripes with a column there move, too, and stay in use.
+    is_being_emptied: bool,
 }
 
 /// Whose a run of blocks is.
@@ -87,7 +90,7 @@ impl Pvs {
     /// free, and all are allocatable.
     pub fn new(placement: &Placement, free: &[u64], mirrored_free: u64) -> Pvs {
         let mut pvs = Pvs {
-            pvs: free.iter().map(|free| Pv { free: *free, is_allocatable: true }).collect(),
+            pvs: free.iter().map(|free| Pv { free: *free, is_allocatable: true, is_being_emptied: false }).collect(),
             runs: Vec::new(),
             mirrored_free,
             striped: Vec::new(),
@@ -119,8 +122,7 @@ impl Pvs {
         Pvs::new(placement, &vec![0; placement.pvs.len()], 0).striped.len()
     }
 
-    /// The placement changes. Free blocks that are on another physical volume then are reported separately:
-    /// [`moved`](Self::moved). Blocks that become mirrored or plain are withheld.
+    /// The placement changes. If free blocks are on another physical volume then, this is [`place_moved`](Self::place_moved). Blocks that become mirrored or plain are withheld.
     pub fn place(&mut self, placement: &Placement) {
         self.place_runs(placement.runs(), |run| placement.columns_of(run));
     }
@@ -174,9 +176,15 @@ impl Pvs {
     /// no new extents.
     fn is_open(&self, owner: Owner) -> bool {
         match owner {
-            Owner::Pv(pv) => self.pvs[pv].is_allocatable,
+            Owner::Pv(pv) => self.is_allocatable(pv),
             Owner::Mirrored => true,
-            Owner::Striped(at) => self.striped[at].pvs.iter().all(|pv| self.is_allocatable(pv)),
+            Owner::Striped(at) => {
+                let takes = |pv: usize| match planted::is("stripes_closed_by_a_move") {
+                    true => self.is_allocatable(pv),
+                    false => self.pvs[pv].is_allocatable,
+                };
+                self.striped[at].pvs.iter().all(takes)
+            }
         }
     }
 
@@ -191,10 +199,26 @@ impl Pvs {
         self.withheld.iter().cloned()
     }
 
-    /// This many free blocks moved to another physical volume.
-    pub fn moved(&mut self, free: u64, from: usize, to: usize) {
-        self.pvs[from].free = self.pvs[from].free.saturating_sub(free);
-        self.pvs[to].free += free;
+    /// The same, and blocks that are alike, with this one among them, lie on other physical volumes then. So many of them are
+    /// free in the free tree.
+    pub fn place_moved(&mut self, placement: &Placement, block: u64, free: u64) {
+        let before = self.owner_of(block);
+        let columns = match before {
+            Owner::Striped(at) => Some(self.striped[at].pvs),
+            Owner::Pv(_) | Owner::Mirrored => None,
+        };
+        self.place(placement);
+        // Striped blocks on the same physical volumes as before may have another number now, or be no more.
+        let before = match columns {
+            None => Some(before),
+            Some(columns) => self.striped.iter().position(|space| space.pvs == columns).map(Owner::Striped),
+        };
+        if let Some(before) = before {
+            let had = self.free_of(before);
+            *had = had.saturating_sub(free);
+        }
+        let now = self.owner_of(block);
+        *self.free_of(now) += free;
         self.settle();
     }
 
@@ -216,7 +240,7 @@ impl Pvs {
             start = end;
         }
         self.allocatable = allocatable;
-        let closed = self.pvs.iter().filter(|pv| !pv.is_allocatable).map(|pv| pv.free).sum();
+        let closed = (0..self.pvs.len()).filter(|pv| !self.is_allocatable(*pv)).map(|pv| self.pvs[pv].free).sum();
         let stripes = (0..self.striped.len()).filter(|at| !self.is_open(Owner::Striped(*at)));
         let stripes = stripes.map(|at| self.striped[at].free).sum();
         self.unallocatable = [closed, 0, stripes];
@@ -276,7 +300,7 @@ impl Pvs {
             let own = runs.iter().filter(|(on, _)| *on == pv).map(|(_, run)| run.clone());
             own.max_by_key(|run| run.end - run.start)
         };
-        let open = self.pvs.iter().enumerate().filter(|(_, pv)| pv.is_allocatable && pv.free > 0);
+        let open = self.pvs.iter().enumerate().filter(|(index, pv)| self.is_allocatable(*index) && pv.free > 0);
         open.filter_map(|(index, pv)| Some((pv.free, longest(index)?))).collect()
     }
 
@@ -297,8 +321,17 @@ impl Pvs {
         !self.is_open(self.owner_of(block))
     }
 
+    /// Whether linear blocks are taken from there.
     pub fn is_allocatable(&self, pv: usize) -> bool {
-        self.pvs.get(pv).is_some_and(|pv| pv.is_allocatable)
+        self.pvs.get(pv).is_some_and(|pv| pv.is_allocatable && !pv.is_being_emptied)
+    }
+
+    /// All of it is being moved away, or not any more.
+    pub fn set_being_emptied(&mut self, pv: usize, is_being_emptied: bool) {
+        if let Some(pv) = self.pvs.get_mut(pv) {
+            pv.is_being_emptied = is_being_emptied;
+        }
+        self.settle();
     }
 
     pub fn set_allocatable(&mut self, pv: usize, is_allocatable: bool) {
@@ -320,7 +353,7 @@ impl Pvs {
 
     /// A physical volume joined.
     pub fn add(&mut self, placement: &Placement) {
-        self.pvs.push(Pv { free: 0, is_allocatable: true });
+        self.pvs.push(Pv { free: 0, is_allocatable: true, is_being_emptied: false });
         self.place(placement);
     }
 
@@ -439,7 +472,7 @@ mod tests {
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable(SegmentType::Linear)), (vec![5, 10, 5], 10));
         pvs.count((15, 6), false);
         assert_eq!((pvs.free().collect::<Vec<_>>(), pvs.unallocatable(SegmentType::Linear)), (vec![5, 5, 4], 5));
-        pvs.pvs.push(Pv { free: 0, is_allocatable: true });
+        pvs.pvs.push(Pv { free: 0, is_allocatable: true, is_being_emptied: false });
         pvs.place_runs(&rows(&[10, 20, 40, 60]), |_| PvFlags::default());
         pvs.set_allocatable(3, false);
         pvs.place_runs(&rows(&[10, 20, 40, 70]), |_| PvFlags::default());

@@ -1,0 +1,203 @@
+//! What a move of extents moves: the parts of a physical volume in use, and where they may go.
+
+use super::Group;
+use super::moves::ZONES_KEPT;
+use crate::disk::PvIndex;
+use crate::error::{Error, Result};
+use crate::format::zones::MAX_ZONES;
+use crate::map;
+use crate::model::{NewMove, PvExtents, SegmentType};
+use crate::placement::{PlacedPart, Placement};
+use crate::planted;
+use crate::space::Run;
+use crate::units::{PvFlags, VolumeId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+fn blocks_of(parts: &[PlacedPart]) -> u64 {
+    parts.iter().map(|part| part.blocks).sum()
+}
+
+impl Group {
+    /// Ends allocations on the source, if all of it moves, and finds the extents in use. Returns how many they are.
+    pub(super) async fn prepare_move(
+        self: &Arc<Self>,
+        wanted: &NewMove,
+        extents: &[Range<u64>],
+        is_whole: bool,
+    ) -> Result<(u64, Vec<PlacedPart>)> {
+        let placement = self.core.placement();
+        let on_source: Vec<PlacedPart> =
+            extents.iter().flat_map(|extents| placement.parts_at(wanted.from, extents)).collect();
+        let targets = self.places_on(&wanted.to)?;
+        let linear: Vec<Range<u64>> =
+            on_source.iter().filter(|part| part.segment == SegmentType::Linear).map(PlacedPart::numbers).collect();
+        let is_target = |run: &Range<u64>| targets.iter().any(|to| to.start < run.end && run.start < to.end);
+        if linear.iter().any(is_target) {
+            return Err(Error::Invalid("extents cannot move to the physical volume that holds them".into()));
+        }
+        // Freed blocks are usable only after a checkpoint.
+        self.checkpoint().await?;
+        let only = match wanted.volume {
+            Some(volume) => Some(self.extents_of(volume).await?),
+            None => None,
+        };
+        let mut parts = self.used_of(&on_source, only.as_ref()).await?;
+        if parts.iter().any(|part| part.is_filling) {
+            return Err(Error::Busy(
+                "a copy of a mirrored volume there is being made; repeat this when it is complete (copy_percent)"
+                    .into(),
+            ));
+        }
+        self.is_room_for(&parts, wanted.from, &wanted.to).await?;
+        if is_whole {
+            self.set_being_emptied(wanted.from, true).await?;
+            // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
+            // extent.
+            self.move_metadata(&linear).await?;
+            self.checkpoint().await?;
+            parts = self.used_of(&on_source, None).await?;
+        }
+        Ok((blocks_of(&parts) / placement.extent_blocks, parts))
+    }
+
+    /// Refuses a move for which the targets have too few free blocks. Blocks that are being freed may give the room.
+    async fn is_room_for(&self, parts: &[PlacedPart], source: PvIndex, targets: &[PvExtents]) -> Result<()> {
+        if self.reclaiming() || self.core.space.lock().pending_blocks() > 0 || planted::is("target_filled") {
+            return Ok(());
+        }
+        let mut left: Vec<PlacedPart> = parts.to_vec();
+        while let Some(others) = left.first().map(|part| part.others) {
+            // No leg or column goes where another one is.
+            let alike: Vec<PlacedPart> = left.extract_if(.., |part| part.others == others).collect();
+            let needed = blocks_of(&alike);
+            let free = self.unused_in(self.target_places(source, targets, others)?).await?;
+            if free < needed {
+                return Err(Error::NoSpace { needed, free });
+            }
+        }
+        let needed = blocks_of(parts);
+        match self.unused_in(self.target_places(source, targets, PvFlags::default())?).await? {
+            free if free < needed => Err(Error::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where extents may move to, if no copy and no column of theirs is on these others.
+    pub(super) fn target_places(
+        &self,
+        source: PvIndex,
+        targets: &[PvExtents],
+        others: PvFlags,
+    ) -> Result<Vec<Range<u64>>> {
+        let others = if planted::is("leg_moved_to_the_other") { PvFlags::default() } else { others };
+        match targets {
+            [] => {
+                let placement = self.core.placement();
+                let may = |pv: u16| pv != source.0 && !others.has(usize::from(pv));
+                Ok(placement.runs().iter().filter(|run| may(run.pv)).map(|run| run.start..run.end).collect())
+            }
+            targets => {
+                let may = targets.iter().filter(|to| !others.has(usize::from(to.pv.0)));
+                self.places_on(&may.cloned().collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// The extents of the address space in which the volume has blocks.
+    async fn extents_of(&self, id: VolumeId) -> Result<BTreeSet<u64>> {
+        let core = &self.core;
+        let volume = self.catalog.read().volumes.get(&id).cloned();
+        let volume = volume.ok_or_else(|| Error::NotFound(format!("volume {id}")))?;
+        let extent_blocks = core.placement().extent_blocks;
+        let (mut extents, mut cursor) = (BTreeSet::new(), 0);
+        loop {
+            let step = core
+                .with_nodes_privileged(|| {
+                    map::walk_step(&core.cache, &volume.state.lock().head.tree, cursor, &|_, _, _| Ok(false))
+                })
+                .await?;
+            for extent in step.leaf.iter().flat_map(|leaf| leaf.extents()) {
+                let last = extent.value + u64::from(extent.len).max(1) - 1;
+                extents.extend(extent.value / extent_blocks..=last / extent_blocks);
+            }
+            match step.next {
+                Some(next) => cursor = next,
+                None => return Ok(extents),
+            }
+        }
+    }
+
+    /// Of these parts what moves.
+    async fn used_of(&self, on_source: &[PlacedPart], only: Option<&BTreeSet<u64>>) -> Result<Vec<PlacedPart>> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let is_meant = |extents: Range<u64>| only.is_none_or(|only| only.range(extents).next().is_some());
+        let mut parts = Vec::new();
+        for part in on_source {
+            if part.segment == SegmentType::Linear {
+                self.used_in(part, &is_meant, &mut parts).await?;
+                continue;
+            }
+            for at in (0..part.blocks).step_by(extent_blocks as usize) {
+                let extent = part.cut(at, extent_blocks);
+                let numbers = extent.numbers();
+                if is_meant(numbers.start / extent_blocks..numbers.end / extent_blocks) && !self.is_fixed(&numbers) {
+                    join(&mut parts, extent);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Adds the extents of a linear part that are not free as a whole, and have neither metadata nor the journal.
+    async fn used_in(
+        &self,
+        part: &PlacedPart,
+        is_meant: &impl Fn(Range<u64>) -> bool,
+        parts: &mut Vec<PlacedPart>,
+    ) -> Result<()> {
+        let extent_blocks = self.core.placement().extent_blocks;
+        let Range { start, end } = part.numbers();
+        let mut at = start;
+        while at < end {
+            let next = || self.core.space.lock().next_free_extents(self.core.alloc_context(), at, end, extent_blocks);
+            let free = self.core.with_nodes_privileged(next).await?;
+            for extent in (at / extent_blocks..free.start / extent_blocks).filter(|e| is_meant(*e..e + 1)) {
+                let own = part.cut(extent * extent_blocks - start, extent_blocks);
+                if !self.is_fixed(&own.numbers()) {
+                    join(parts, own);
+                }
+            }
+            at = free.end;
+        }
+        Ok(())
+    }
+
+    /// Whether the same lies there as when the move began.
+    pub(super) fn is_still_there(&self, moved: &PlacedPart) -> bool {
+        let placement = self.core.placement();
+        let extents = moved.at / placement.extent_blocks..(moved.at + moved.blocks) / placement.extent_blocks;
+        placement.parts_at(PvIndex(moved.pv), &extents) == std::slice::from_ref(moved)
+    }
+
+    /// The table after a part and free extents have exchanged their places.
+    pub(super) fn exchanged(&self, moved: &PlacedPart, free: Run) -> Result<Arc<Placement>> {
+        let old = self.core.placement();
+        let (part, _) = old.part_of_run(&(free.0..free.0 + free.1));
+        let to = part.map(|part| (part.pv, part.at)).ok_or(Error::Closed)?;
+        let new = Arc::new(old.with_places_exchanged((moved.pv, moved.at), to, moved.blocks));
+        match new.zones().len() > MAX_ZONES - ZONES_KEPT {
+            true => Err(Error::Invalid("the table of moved extents is full; move whole physical volumes".into())),
+            false => Ok(new),
+        }
+    }
+}
+
+/// Adds an extent to the last part, if it continues it.
+fn join(parts: &mut Vec<PlacedPart>, extent: PlacedPart) {
+    match parts.last_mut() {
+        Some(last) if last.cut(last.blocks, extent.blocks) == extent => last.blocks += extent.blocks,
+        _ => parts.push(extent),
+    }
+}

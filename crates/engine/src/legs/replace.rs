@@ -1,0 +1,175 @@
+//! A leg is replaced by a copy on another physical volume while both legs are in use (ML12).
+
+use super::layer::Legs;
+use super::state::{Begun, State, Unsure};
+use super::table::{Part, Piece, Place, Table};
+use super::types::{Leg, MirroredRun};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, Segment, Segments, start};
+use crate::planted;
+use std::sync::Arc;
+
+/// The replacing of a leg that is under way, if there is one: the table says of which runs.
+#[derive(Default)]
+pub struct Replacing {
+    /// A table that names the replacement may be on a disk.
+    is_counted: bool,
+    /// Why the replacement may lack something, and where, by the places on first legs.
+    failed: Option<DiskError>,
+    pub missed: Vec<Place>,
+}
+
+/// These runs, with a replacement for a leg of one of their parts.
+pub fn with_replacement(runs: &[MirroredRun], part: &MirroredRun, replacement: Leg) -> Vec<MirroredRun> {
+    let mut new = Vec::with_capacity(runs.len() + 2);
+    for run in runs {
+        let skipped = part.legs[0].offset.wrapping_sub(run.legs[0].offset);
+        if run.legs[0].pv != part.legs[0].pv || skipped >= run.bytes {
+            new.push(*run);
+            continue;
+        }
+        let behind = skipped + part.bytes;
+        let parts = [(0, skipped), (behind, run.bytes - behind)];
+        new.extend(parts.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(at, bytes)| run.cut(at, bytes)));
+        new.push(MirroredRun { replacement: Some(replacement), ..run.cut(skipped, part.bytes) });
+    }
+    new
+}
+
+impl Legs {
+    /// Copies these bytes of a first leg to the replacement. No write to them is in flight meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be read, or not be written there, or the legs are not equal.
+    pub async fn copy_to_replacement(&self, from: Segment) -> Result<(), DiskError> {
+        let own = Segments::from_slice(&[from]);
+        let is_open = planted::is("replacement_copied_without_window");
+        let (id, begun) = self.window(&own, DiskOpKind::Write, is_open).await?;
+        let outcome = self.copy_parts_to_replacement(&begun).await;
+        self.leave(id, &begun);
+        outcome
+    }
+
+    async fn copy_parts_to_replacement(&self, begun: &Begun) -> Result<(), DiskError> {
+        for part in &begun.parts {
+            let Part::Mirrored(piece @ Piece { replacement: Some(to), .. }) = part else { continue };
+            let unsure = self.state.lock().unsure_at(&piece.place()).next();
+            if let Some((place, _)) = unsure {
+                let error = DiskError { op: DiskOpKind::Read, pv: place.0, offset: place.1.start, errno: BUSY };
+                return Err(error);
+            }
+            let buf = match self.read_raw(piece.legs[0]).await {
+                Ok(buf) => buf,
+                Err(_) => self.read_raw(piece.legs[1]).await?,
+            };
+            let segments = Segments::from_slice(&[Segment { at: 0, ..*to }]);
+            start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(buf) }).await?;
+        }
+        Ok(())
+    }
+
+    /// From now on a table that names the replacement may be on a disk.
+    ///
+    /// # Errors
+    /// The replacement did not take a write, and may be given up.
+    pub fn count_replacement(&self) -> Result<(), DiskError> {
+        let mut state = self.state.lock();
+        match state.replacing.failed {
+            Some(error) if !planted::is("replacement_half_written") => Err(error),
+            _ => {
+                state.replacing.is_counted = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the legs differ in a part of a run where they cannot be made equal.
+    pub fn is_stuck(&self, run: &MirroredRun) -> bool {
+        let (first, state) = (run.legs[0], self.state.lock());
+        state.unsure_at(&(first.pv, first.offset..first.offset + run.bytes)).any(|(_, unsure)| unsure.is_stuck)
+    }
+
+    /// Whether it is too late to give the replacement up.
+    pub fn is_replacement_counted(&self) -> bool {
+        self.state.lock().replacing.is_counted
+    }
+
+    /// A write failed somewhere. It is written to the replacement once more. `has_leg_failed`: a leg does not have it.
+    pub(super) async fn write_replacement_again(
+        &self,
+        op: &DiskOp,
+        piece: &Piece,
+        begun: &Begun,
+        has_leg_failed: bool,
+    ) -> Result<(), DiskError> {
+        let Some(replacement) = piece.replacement.filter(|place| begun.segments.contains(place)) else { return Ok(()) };
+        let written = self.write_part(op, replacement).await;
+        let written = written.map_err(|error| DiskError { pv: replacement.pv, ..error });
+        if written.is_ok() && !has_leg_failed {
+            return Ok(());
+        }
+        let is_counted = {
+            let mut state = self.state.lock();
+            state.replacing.missed.push(piece.place());
+            let error = written.err().unwrap_or(DiskError {
+                op: DiskOpKind::Write,
+                pv: replacement.pv,
+                offset: replacement.offset,
+                errno: BUSY,
+            });
+            state.replacing.failed.get_or_insert(error);
+            state.replacing.is_counted
+        };
+        match written {
+            Err(error) if is_counted && !planted::is("replacement_need_not_write") => {
+                if !error.is_no_room() && !has_leg_failed {
+                    self.fail(error);
+                }
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// EBUSY: the legs of a mirror are not equal.
+const BUSY: i32 = 16;
+
+impl State {
+    /// Whether a table that names a replacement may be on a disk, and these runs do not name it.
+    pub fn must_stay_replaced(&self, new: &Table) -> bool {
+        let is_leg = |run: &MirroredRun| {
+            run.replacement.is_none_or(|leg| !new.at(&(leg.pv, leg.offset..leg.offset + 1)).is_empty())
+        };
+        self.replacing.is_counted && !self.table.runs().all(is_leg)
+    }
+
+    /// The runs are others from here on: if no replacement is among them, none is under way any more. Returns what may differ
+    /// in those that have a replacement as a leg, and the places to which writes went that go elsewhere now.
+    pub fn end_replacing(&mut self, new: &Table) -> (Vec<(Place, Unsure)>, Vec<Place>) {
+        let (mut unsure, mut drained) = (Vec::new(), Vec::new());
+        let replaced: Vec<MirroredRun> = self.table.runs().filter(|run| run.replacement.is_some()).copied().collect();
+        if replaced.is_empty() || new.runs().any(|run| run.replacement.is_some()) {
+            return (unsure, drained);
+        }
+        let replacing = std::mem::take(&mut self.replacing);
+        for run in replaced {
+            let first = run.legs[0];
+            let whole = (first.pv, first.offset..first.offset + run.bytes);
+            let Some(replacement) = run.replacement else { continue };
+            let on = |place: &Place| {
+                let (from, to) = (place.1.start.max(whole.1.start), place.1.end.min(whole.1.end));
+                let skipped = from.checked_sub(first.offset).filter(|_| place.0 == first.pv && from < to)?;
+                let at = replacement.offset + skipped;
+                Some((replacement.pv, at..at + (to - from)))
+            };
+            let known: Vec<Place> = self.unsure_at(&whole).map(|(place, _)| place).collect();
+            for place in known.iter().chain(&replacing.missed).filter_map(on) {
+                let legs = new.at(&place).into_iter();
+                let how = |leg: usize| Unsure { end: 0, source: Some(1 - leg), is_stuck: false, is_held: false };
+                unsure.extend(legs.map(|(leg, _, own)| (own, how(leg))));
+            }
+            drained.push(whole);
+        }
+        (unsure, drained)
+    }
+}
