@@ -359,9 +359,14 @@ fn a_volume_keeps_its_copies() {
         E|  No copy of v/m can be split off. A snapshot keeps what it has now: lvcreate -s v/m.
         rc=5
 
-        $ lvconvert -y --replace /dev/ubda v/m
-        E|  The copies of v/m cannot be replaced or moved one by one. After a physical volume was lost: vgreduce --removemissing, then lvconvert --repair.
+        $ lvconvert -y --replace /dev/ubda v/l
+        E|  Logical volume v/l is not mirrored, so no copy of it can be replaced. To move it: pvmove -n l /dev/ubda.
         rc=5
+
+        $ lvconvert -y --replace /dev/ubda --replace /dev/ubdb v/m
+        E|  One copy is replaced at a time, because the other one is read: give --replace once.
+        E|  Run `lvconvert --help' for more information.
+        rc=3
 
         $ lvconvert -y --repair v/l
         E|  v/l cannot be repaired alone: \"rowen check v\" lists the damage, \"rowen repair v\" repairs the group.
@@ -401,15 +406,11 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved.
+        E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5
 
-        $ pvmove -i 0 /dev/ubda
-        E|  WARNING: 12 extents of /dev/ubda stay there: they are of mirrored and striped volumes, or kept for them.
-        rc=0
-
         $ pvmove /dev/ubda
-        E|  Volume group \"v\": All that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved.
+        E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5",
     );
 }

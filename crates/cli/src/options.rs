@@ -279,7 +279,7 @@ options! {
     MergeMirrors None, "mergemirrors", Kind::Flag, "Refused: no copy was split off a mirror.";
     SplitMirrors None, "splitmirrors", Kind::Number, "Refused: take a snapshot.";
     TrackChanges None, "trackchanges", Kind::Flag, "Refused with --splitmirrors.";
-    ReplacePv None, "replace", Kind::Text("PV"), "Refused: pvmove empties a physical volume.";
+    ReplacePv None, "replace", Kind::Text("PV"), "Move the copy of a mirrored volume that is on this physical volume to another one, in use.";
     SplitSnapshot None, "splitsnapshot", Kind::Flag, "Refused: a snapshot has no store that could be without its origin.";
     OriginName None, "originname", Kind::Text("LV"), "Name of the volume that the old contents stay in.";
     PoolMetadata None, "poolmetadata", Kind::Text("LV"), "A volume that goes into the pool: its contents and its name go.";

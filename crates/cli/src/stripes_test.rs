@@ -299,11 +299,11 @@ fn what_stripes_cannot_be_is_refused() {
         rc=5
 
         $ pvmove -n v/s /dev/ubda
-        E|  Volume group \"v\": Mirrored and striped volumes cannot be moved.
+        E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5
 
         $ pvmove /dev/ubda
-        E|  Volume group \"v\": All that could be moved there is of mirrored and striped volumes, or kept for them, and these cannot be moved.
+        E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5
 
         $ vgreduce v /dev/ubdc

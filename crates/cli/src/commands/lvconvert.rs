@@ -30,12 +30,9 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
             )))
         }
         _ if args.has(Opt::ReplacePv) => {
-            let (report, volume) = one(session, args, 0)?;
-            Err(Failure::failed(format!(
-                "The copies of {} cannot be replaced or moved one by one. After a physical volume was lost: vgreduce \
-                 --removemissing, then lvconvert --repair.",
-                full(&report, &volume)
-            )))
+            let word = args.positionals.first().ok_or(Failure::NoForm)?;
+            let (report, volume) = one_of_all(session, word, no_volume)?;
+            mirrors::replace(session, args, &report, &volume)
         }
         _ if args.has(Opt::SplitSnapshot) => split(session, args),
         Some("thin-pool") => pool(session, args),

@@ -71,6 +71,34 @@ fn check_region(args: &Args) -> Result {
     Err(Failure::Value { why: Some(why), line: format!("Invalid argument for --regionsize: {text}") })
 }
 
+/// `lvconvert --replace`: the copy on one physical volume goes to another one, while both are in use.
+pub fn replace(session: &mut Session<'_>, args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
+    let (group, name) = (&report.name, &volume.name);
+    let words: Vec<String> = args.texts(Opt::ReplacePv).map(str::to_owned).collect();
+    let [word] = words.as_slice() else {
+        return Err(Failure::usage(
+            "One copy is replaced at a time, because the other one is read: give --replace once.",
+        ));
+    };
+    let from = places::named(session, report, std::slice::from_ref(word))?;
+    let path = from.first().map(|part| part.path.clone()).unwrap_or_default();
+    if !volume.is_mirrored() {
+        return Err(Failure::failed(format!(
+            "Logical volume {group}/{name} is not mirrored, so no copy of it can be replaced. To move it: pvmove -n {name} {path}."
+        )));
+    }
+    let mut to = places::named(session, report, args.positionals.get(1..).unwrap_or_default())?;
+    if !to.is_empty() {
+        to = places::usable(session, report, SegmentType::Linear, to)?;
+    }
+    let request = Request::MoveExtents { path, extents: Vec::new(), to, volume: Some(name.clone()) };
+    super::pvmove::begin(session, group, request, args)?;
+    if !session.is_test && !args.has(Opt::MoveBackground) {
+        session.console.say(format!("Logical volume {group}/{name} successfully converted."));
+    }
+    Ok(())
+}
+
 /// Refuses a new size with other copies than the volume has.
 pub fn refuse_others(args: &Args, report: &GroupReport, volume: &VolumeReport) -> Result {
     let kind = args.text(Opt::Type);

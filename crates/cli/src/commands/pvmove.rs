@@ -56,11 +56,15 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
         };
     }
     let request = wanted(session, args, &report, source, targets)?;
-    let begun = session.change(&group, request)?;
-    match begun {
+    begin(session, &group, request, args)
+}
+
+/// Begins a move, and shows its progress until it has ended, if the command line wants that.
+pub fn begin(session: &mut Session<'_>, group: &str, request: Request, args: &Args) -> Result {
+    match session.change(group, request)? {
         _ if session.is_test || args.has(Opt::MoveBackground) => Ok(()),
-        Outcome::Moving(_) => watch.until_the_end(session, &group),
-        other => Err(unexpected(&group, &other)),
+        Outcome::Moving(_) => Watch::of(args).until_the_end(session, group),
+        other => Err(unexpected(group, &other)),
     }
 }
 

@@ -100,7 +100,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     ("more than two copies", "A volume has one copy or two: `lvconvert -m1` and `-m0` change that in use."),
     (
-        "`lvconvert --splitmirrors`, `--replace`; `lvchange --resync`, `--rebuild`, `--writemostly`",
+        "`lvconvert --splitmirrors`; `lvchange --resync`, `--rebuild`, `--writemostly`",
         "A snapshot keeps what a volume has now. Copies are made equal by themselves, after a crash and when a disk comes \
          back; `lvconvert --repair` makes lost ones anew. The copies have no volumes of their own: `lvs -a` shows no \
          `rimage` and no `rmeta`, and `devices` names the disks of both.",

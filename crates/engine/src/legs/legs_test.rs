@@ -103,7 +103,7 @@ impl Driven {
 
 impl Disks for Driven {
     fn count(&self) -> usize {
-        2
+        3
     }
 
     fn geometry(&self, _pv: PvIndex) -> PvGeometry {
@@ -362,6 +362,61 @@ fn what_waits_fails_when_a_disk_has_failed() {
     made.legs.fail(DiskError { op: DiskOpKind::Write, pv: PvIndex(1), offset: 0, errno: 5 });
     made.driven.release();
     [first, second].into_iter().for_each(|write| assert!(made.finish(write).is_err()));
+}
+
+/// A leg is being replaced by a third disk, whose writes fail.
+fn replaced() -> Made {
+    let made = made(LegsState::default());
+    let replacement = Leg { pv: PvIndex(2), offset: DATA_OFFSET };
+    made.finish(made.legs.set_runs(with_replacement(&[run()], &run(), replacement))).unwrap();
+    made.finish(made.write(0, 1)).unwrap();
+    assert_eq!(made.driven.sectors.lock()[&(2, DATA_OFFSET)][0], 1);
+    made
+}
+
+/// ML12: it is given up.
+fn a_replacement_fails_writes() {
+    let made = replaced();
+    *made.driven.failing.lock() = Some((2, 5));
+    made.finish(made.write(0, 2)).unwrap();
+    assert!(made.driven.told.lock().is_empty() && made.both(0) == [2, 2]);
+    let error = made.legs.count_replacement().expect_err("it lacks a write");
+    assert_eq!((error.pv, made.legs.is_replacement_counted()), (PvIndex(2), false));
+    made.finish(made.legs.set_runs(vec![run()])).unwrap();
+    made.finish(made.write(0, 3)).unwrap();
+    assert_eq!(made.both(0), [3, 3]);
+}
+
+/// ML12: it counts as a leg.
+fn a_replacement_that_counts_fails_writes() {
+    let made = replaced();
+    made.legs.count_replacement().unwrap();
+    assert!(made.finish(made.legs.set_runs(vec![run()])).is_err(), "nobody knows whether it is a leg");
+    *made.driven.failing.lock() = Some((2, 5));
+    let error = made.finish(made.write(0, 2)).expect_err("a table on a disk may name it");
+    assert_eq!((error.pv, made.driven.told.lock().len()), (PvIndex(2), 1));
+}
+
+/// ML12, ML4: it has no room for a write. When it is a leg, it gets what it lacks.
+#[test]
+fn a_replacement_that_lacks_something_gets_it_as_a_leg() {
+    let made = replaced();
+    made.legs.count_replacement().unwrap();
+    *made.driven.failing.lock() = Some((2, 28));
+    assert!(made.finish(made.write(0, 2)).unwrap_err().is_no_room());
+    *made.driven.failing.lock() = None;
+    let legs = [Leg { pv: PvIndex(2), offset: DATA_OFFSET }, run().legs[1]];
+    made.finish(made.legs.set_runs(vec![MirroredRun { legs, ..run() }])).unwrap();
+    while made.finish(made.legs.work()).unwrap() {}
+    assert_eq!(made.driven.sectors.lock()[&(2, DATA_OFFSET)][0], 2);
+}
+
+#[test]
+fn a_replacement_that_fails_writes_is_no_leg() {
+    a_replacement_fails_writes();
+    must_be_found("replacement_half_written", a_replacement_fails_writes);
+    a_replacement_that_counts_fails_writes();
+    must_be_found("replacement_need_not_write", a_replacement_that_counts_fails_writes);
 }
 
 /// A write is in flight on both legs, and only then they are compared (ML10).

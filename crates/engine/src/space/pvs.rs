@@ -202,12 +202,16 @@ impl Pvs {
     /// The same, and blocks that are alike, with this one among them, lie on other physical volumes then. So many of them are
     /// free in the free tree.
     pub fn place_moved(&mut self, placement: &Placement, block: u64, free: u64) {
+        self.moved(block, free, |pvs| pvs.place(placement));
+    }
+
+    fn moved(&mut self, block: u64, free: u64, place: impl FnOnce(&mut Pvs)) {
         let before = self.owner_of(block);
         let columns = match before {
             Owner::Striped(at) => Some(self.striped[at].pvs),
             Owner::Pv(_) | Owner::Mirrored => None,
         };
-        self.place(placement);
+        place(self);
         // Striped blocks on the same physical volumes as before may have another number now, or be no more.
         let before = match columns {
             None => Some(before),
@@ -486,8 +490,8 @@ mod tests {
         assert_eq!((pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)), (5, &[0..40][..]));
         // Half of the first one's blocks lie on the last one now, which is not allocatable, and two of them are free.
         let run = |start, end, pv| PlacedRun::plain(start, end, pv, 0);
-        pvs.place_runs(&[run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)], |_| PvFlags::default());
-        pvs.moved(2, 0, 2);
+        let placed = [run(0, 5, 0), run(5, 10, 2), run(10, 40, 1), run(40, 70, 2)];
+        pvs.moved(5, 2, |pvs| pvs.place_runs(&placed, |_| PvFlags::default()));
         assert_eq!(
             (pvs.unallocatable(SegmentType::Linear), pvs.allocatable(SegmentType::Linear)),
             (7, &[0..5, 10..40][..])
