@@ -49,6 +49,7 @@ mod layer;
 mod pace;
 mod read;
 mod replace;
+mod replacing;
 mod runs;
 mod state;
 mod table;

@@ -1,6 +1,5 @@
 //! What the layer knows in memory: which requests are in flight, which regions are open, and which ranges are unsure.
 
-use super::replace::Replacing;
 use super::table::{Part, Parts, Piece, Place, Table, bytes_of, do_meet, place_of};
 use super::types::{LegsState, MirroredRun, PvReport};
 use crate::disk::{DiskError, DiskOpKind, PvIndex, Segments};
@@ -43,6 +42,16 @@ pub struct Unsure {
 
 /// A write in flight, or one that waits. Those that overlap are carried out in the order in which they came.
 pub type Ticket = SmallVec<[Place; 2]>;
+
+/// The replacing of a leg that is under way, if there is one: the table says of which runs.
+#[derive(Default)]
+pub struct Replacing {
+    /// A table that names the replacement may be on a disk.
+    pub is_counted: bool,
+    /// Why the replacement may lack something, and where, by the places on first legs.
+    pub failed: Option<DiskError>,
+    pub missed: Vec<Place>,
+}
 
 #[derive(Default)]
 pub struct State {
