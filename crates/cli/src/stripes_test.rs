@@ -298,12 +298,11 @@ fn what_stripes_cannot_be_is_refused() {
         E|  Logical volume v/s is already of requested type striped.
         rc=5
 
-        $ pvmove -n v/s /dev/ubda
-        E|  Insufficient free space: 3 extents needed, but only 0 available
-        rc=5
+        $ pvmove -i 0 -n v/s /dev/ubda
+        rc=0
 
-        $ pvmove /dev/ubda
-        E|  Insufficient free space: 3 extents needed, but only 0 available
+        $ pvmove -i 0 /dev/ubda
+        E|  No data to move for v.
         rc=5
 
         $ vgreduce v /dev/ubdc
