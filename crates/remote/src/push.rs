@@ -7,7 +7,7 @@ use crate::known::{check_name, hex};
 use crate::meter::{Meter, size};
 use crate::places::{Place, Turn};
 use rowen_control::points::Points;
-use rowen_transfer::store::{self, About, Begun, Log, Pushed, Ways};
+use rowen_transfer::store::{self, About, Begun, Log, Pushed, StoreError, Ways};
 use rowen_transfer::{BLOCK, Base, Head, MarkPlace, StreamReader, Token, TokenVolume, Volume};
 use std::io::BufReader;
 use std::process::ChildStdout;
@@ -128,10 +128,11 @@ struct Sent {
     volume: Volume,
 }
 
-fn send(words: &[&str], wanted: &Wanted) -> Result<Sent> {
+/// Begins with this block of the volume (SO7).
+fn send(words: &[&str], wanted: &Wanted, from: u64) -> Result<Sent> {
     let mut child = group::sender(words)?;
-    let from = child.stdout.take().expect("it is piped");
-    let begun: Result<(_, Head, Vec<Volume>), _> = StreamReader::begin(BufReader::with_capacity(1 << 20, from));
+    let output = child.stdout.take().expect("it is piped");
+    let begun: Result<(_, Head, Vec<Volume>), _> = StreamReader::begin(BufReader::with_capacity(1 << 20, output));
     let (reader, head, volumes) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -146,6 +147,9 @@ fn send(words: &[&str], wanted: &Wanted) -> Result<Sent> {
             return Err(Failure { code: code.max(1), message });
         }
     };
+    if head.continues.map_or(0, |place| place.block) != from {
+        return Err(failed(format!("\"rowen send\" does not begin with block {from} of {}.", wanted.volume)));
+    }
     match <[Volume; 1]>::try_from(volumes) {
         Ok([volume]) if volume.point == wanted.uuid => Ok(Sent { child, reader, stream: head.stream, volume }),
         _ => Err(failed(format!("{} is not what it was a moment ago.", wanted.volume))),
@@ -155,6 +159,7 @@ fn send(words: &[&str], wanted: &Wanted) -> Result<Sent> {
 /// What an earlier program began, if its base is still there; else it is given up.
 fn earlier(log: &mut Log<'_>, of: &Wanted, store: &str) -> Result<Option<Begun>> {
     let what = format!("Cannot go on with the push to {store}");
+    let told = |error: StoreError| Failure { message: cannot_go_on(&what, &error, store), ..of_store(&what, &error) };
     while let Some(job) = store::open_job(&log.state, &of.uuid) {
         let open = &log.state.jobs[&job];
         let base = open.base.map(|base| log.state.needed_point(base).map(|point| point.about.uuid));
@@ -164,12 +169,23 @@ fn earlier(log: &mut Log<'_>, of: &Wanted, store: &str) -> Result<Option<Begun>>
             Some(base) => of.base.as_ref().is_some_and(|(_, wanted)| Some(wanted.point) == base),
         };
         if is_as_wanted && is_there {
-            let begun = store::take_over(log, job).map_err(|error| of_store(&what, &error))?;
-            return Ok(Some(begun));
+            return store::take_over(log, job).map(Some).map_err(told);
         }
         store::abandon(log, |number, _| number == job).map_err(|error| of_store(&what, &error))?;
     }
     Ok(None)
+}
+
+/// What is wrong with what an earlier program uploaded, and what can be done.
+fn cannot_go_on(what: &str, error: &StoreError, store: &str) -> String {
+    let told = format!("{what}: {error}.");
+    match error {
+        StoreError::Lost { .. } | StoreError::Damaged { .. } => format!(
+            "{told}\nNothing of it is to be seen in the store. Try again later. If it stays so, \"rowen store gc \
+             --older 0s {store}\" gives up all pushes that are not finished, also those of other hosts; then the same command begins anew."
+        ),
+        _ => told,
+    }
 }
 
 fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str, turn: &Turn) -> Result<(Pushed, About, u64)> {
@@ -186,7 +202,7 @@ fn carry_out(log: &mut Log<'_>, wanted: &Wanted, store: &str, turn: &Turn) -> Re
         Some(base) => vec!["send", "--plain", "-i", base, &wanted.volume],
         None => vec!["send", "--plain", &wanted.volume],
     };
-    let Sent { mut child, mut reader, stream, volume } = send(&words, wanted)?;
+    let Sent { mut child, mut reader, stream, volume } = send(&words, wanted, from)?;
     turn.note(stream);
     let about = About {
         volume: wanted.as_volume.clone(),

@@ -105,8 +105,9 @@ pub enum Say {
     Begin { about: About, base: Option<u64>, numbers: Vec<Numbers> },
     /// A job needs more numbers.
     More { job: u64, numbers: Vec<Numbers> },
-    /// What an open job uploaded belongs to a new one from now on, which has these numbers, too.
-    TakeOver { job: u64, numbers: Vec<Numbers> },
+    /// What an open job uploaded belongs to a new one from now on, which has these numbers, too. It goes on with block `from` of the volume
+    /// (SO7). None: an older program, which did not say it.
+    TakeOver { job: u64, from: Option<u64>, numbers: Vec<Numbers> },
     /// The job's point is in the store.
     Commit { job: u64, table: Table },
     /// The job will not be ended by its writer.
@@ -151,6 +152,12 @@ pub fn numbers(from: &mut From<'_>) -> Result<Vec<Numbers>> {
         numbers.push(Numbers { kind, first, count });
     }
     Ok(numbers)
+}
+
+/// A block of a volume, or the one behind its end.
+pub fn block(from: &mut From<'_>) -> Result<u64> {
+    let block = from.number()?;
+    if block > 1 << 47 { Err(from.damaged("it names an impossible block")) } else { Ok(block) }
 }
 
 impl About {
@@ -202,7 +209,9 @@ impl Say {
         match self {
             Say::Begin { .. } => 1,
             Say::More { .. } => 2,
-            Say::TakeOver { .. } => 3,
+            // A program that does not know that a block is named must not take the job over.
+            Say::TakeOver { from: None, .. } => 3,
+            Say::TakeOver { from: Some(_), .. } => 8,
             Say::Commit { .. } => 4,
             Say::Abandon { .. } => 5,
             Say::Forget { .. } => 6,
@@ -218,8 +227,13 @@ impl Say {
                 put_number(out, base.unwrap_or(0));
                 put_numbers(out, numbers);
             }
-            Say::More { job, numbers } | Say::TakeOver { job, numbers } => {
+            Say::More { job, numbers } => {
                 put_number(out, *job);
+                put_numbers(out, numbers);
+            }
+            Say::TakeOver { job, from, numbers } => {
+                put_number(out, *job);
+                from.iter().for_each(|from| put_number(out, *from));
                 put_numbers(out, numbers);
             }
             Say::Commit { job, table } => {
@@ -242,7 +256,7 @@ impl Say {
                 Say::Begin { about, base: Some(base).filter(|base| *base > 0), numbers: numbers(from)? }
             }
             2 => Say::More { job: from.number()?, numbers: numbers(from)? },
-            3 => Say::TakeOver { job: from.number()?, numbers: numbers(from)? },
+            3 => Say::TakeOver { job: from.number()?, from: None, numbers: numbers(from)? },
             4 => Say::Commit { job: from.number()?, table: Table::read(from)? },
             5 => Say::Abandon { job: from.number()? },
             6 => {
@@ -250,6 +264,7 @@ impl Say {
                 Say::Forget { points: (0..count).map(|_| from.number()).collect::<Result<_>>()? }
             }
             7 => Say::Cleaned { numbers: numbers(from)? },
+            8 => Say::TakeOver { job: from.number()?, from: Some(block(from)?), numbers: numbers(from)? },
             _ => return Err(StoreError::Newer(format!("an entry of kind {code}, which this program does not know"))),
         })
     }

@@ -12,6 +12,8 @@ pub enum StoreError {
     Damaged { name: String, what: &'static str },
     /// An object that something refers to is not there.
     Missing { name: String },
+    /// A program that goes on with a push counts on a segment of the program before it, which is not there (SO7).
+    Lost { name: String, from: u64 },
     /// A newer program wrote it.
     Newer(String),
     /// The store did not keep a promise that everything is built on.
@@ -32,6 +34,11 @@ impl fmt::Display for StoreError {
             StoreError::Request { name, why } => write!(f, "the store does not answer for {name}: {why}"),
             StoreError::Damaged { name, what } => write!(f, "{name} is damaged: {what}"),
             StoreError::Missing { name } => write!(f, "{name} is not in the store"),
+            StoreError::Lost { name, from } => write!(
+                f,
+                "{name} is not in the store, and was there when this push went on with block {from}: the store has lost it, or does not \
+                 show it now"
+            ),
             StoreError::Newer(what) => write!(f, "a newer program wrote to the store: {what}"),
             StoreError::Broken(what) => write!(f, "the store cannot be trusted: {what}"),
             StoreError::JobIsOver { job, how } => write!(f, "job {job} was {how} by somebody else meanwhile"),

@@ -1,7 +1,7 @@
 //! Objects in memory, for tests: with requests that are counted, fail, lose their answers, or stop their caller.
 
 use super::objects::{Created, Objects, Remedy, Trouble};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -33,6 +33,8 @@ pub struct Memory {
     pub late: Mutex<Vec<(String, Vec<u8>)>>,
     /// It lets every create win.
     pub is_broken: bool,
+    /// Objects that it has and does not show: nobody can read them.
+    pub hidden: Mutex<BTreeSet<String>>,
 }
 
 impl Memory {
@@ -48,6 +50,10 @@ impl Memory {
         puts.insert(name.into(), bytes.into());
         all.insert(name.into(), bytes.into());
         Created::New
+    }
+
+    fn is_hidden(&self, name: &str) -> bool {
+        self.hidden.lock().unwrap().contains(name)
     }
 
     /// Carries out one of the creates that are under way.
@@ -122,7 +128,7 @@ impl Objects for Client<'_> {
     fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Option<Vec<u8>>, Trouble> {
         self.request(name, false, || {
             let all = self.memory.all.lock().unwrap();
-            let bytes = all.get(name)?;
+            let bytes = all.get(name).filter(|_| !self.memory.is_hidden(name))?;
             let range = range.unwrap_or(0..u64::MAX);
             let end = (bytes.len() as u64).min(range.end);
             Some(bytes.get(range.start as usize..end as usize).unwrap_or_default().to_vec())
@@ -136,7 +142,7 @@ impl Objects for Client<'_> {
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, Trouble> {
         self.request(prefix, false, || {
             let all = self.memory.all.lock().unwrap();
-            let found = all.iter().filter(|(name, _)| name.starts_with(prefix));
+            let found = all.iter().filter(|(name, _)| name.starts_with(prefix) && !self.memory.is_hidden(name));
             found.map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect()
         })
     }

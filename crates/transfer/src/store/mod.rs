@@ -16,6 +16,9 @@
 //!   Nothing of an open job or of its base is deleted.
 //! * SO5 What is deleted belongs to ended jobs, and no point and no held base refers to it. No later entry can refer to it (SO4), so it stays
 //!   dead, and cleaning needs no clock and no lock.
+//! * SO7 An entry that takes a job over names the block of the volume with which it goes on, and all that changed before that block is in
+//!   the segments of the attempts before it. So the log says which attempt a block of a point comes from: each has those from its own
+//!   block to the block of the next one. A segment of these that is missing later is an error, and never a hole in a point.
 
 mod clean;
 mod entry;
@@ -43,7 +46,7 @@ pub use objects::{
 };
 pub use pull::{Pull, Since, pull};
 pub use push::{Begun, Pushed, Ways, begin, open_job, push, take_over};
-pub use state::{Job, Outcome, Point, State};
+pub use state::{Attempt, Job, Outcome, Point, State};
 
 /// Blocks of a segment and of one of its frames, at most.
 pub const SEGMENT_BLOCKS: u64 = 8192;
@@ -55,6 +58,9 @@ const MOST_ADDRESSES: u64 = MOST_NUMBERS * SEGMENT_BLOCKS;
 #[cfg(test)]
 #[path = "model_test.rs"]
 mod model;
+#[cfg(test)]
+#[path = "takeover_test.rs"]
+mod takeover;
 #[cfg(test)]
 #[path = "store_test.rs"]
 mod tests;

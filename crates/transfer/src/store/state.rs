@@ -7,7 +7,18 @@ use rowen_engine::planted;
 use std::collections::BTreeMap;
 
 const MAGIC: [u8; 4] = *b"RwSt";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version in which no attempt said with which block it goes on.
+pub(super) const WITHOUT_FROM: u16 = 1;
+
+/// A program that worked at a push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// It went on with this block of the volume (SO7). None: nobody knows.
+    pub from: Option<u64>,
+    /// Its numbers, in the order in which they are used.
+    pub numbers: Vec<Numbers>,
+}
 
 /// A push that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +29,13 @@ pub struct Job {
     pub about: About,
     /// The point that it is made of changes of: by the number of its Commit.
     pub base: Option<u64>,
-    /// Of each program that worked at it, one after the other: its numbers, in the order in which they are used.
-    pub attempts: Vec<Vec<Numbers>>,
+    /// The programs that worked at it, one after the other.
+    pub attempts: Vec<Attempt>,
 }
 
 impl Job {
     pub fn numbers(&self) -> impl Iterator<Item = &Numbers> {
-        self.attempts.iter().flatten()
+        self.attempts.iter().flat_map(|attempt| &attempt.numbers)
     }
 }
 
@@ -118,7 +129,7 @@ impl State {
                     time: entry.time,
                     about: about.clone(),
                     base: *base,
-                    attempts: vec![numbers.clone()],
+                    attempts: vec![Attempt { from: Some(0), numbers: numbers.clone() }],
                 };
                 self.jobs.insert(entry.number, job);
             }
@@ -131,11 +142,11 @@ impl State {
                 }
                 let job = self.jobs.get_mut(job).expect("it is there");
                 if let Some(attempt) = job.attempts.last_mut() {
-                    attempt.extend(numbers);
+                    attempt.numbers.extend(numbers);
                 }
                 job.time = entry.time;
             }
-            Say::TakeOver { job, numbers } => {
+            Say::TakeOver { job, from, numbers } => {
                 if !self.jobs.contains_key(job) {
                     return self.not_open(*job);
                 }
@@ -144,7 +155,7 @@ impl State {
                 }
                 let mut taken = self.jobs.remove(job).expect("it is there");
                 self.last_ends.insert(*job, "taken over".into());
-                taken.attempts.push(numbers.clone());
+                taken.attempts.push(Attempt { from: *from, numbers: numbers.clone() });
                 (taken.writer, taken.time) = (entry.writer, entry.time);
                 self.jobs.insert(entry.number, taken);
             }
@@ -176,8 +187,12 @@ impl State {
     }
 
     fn not_open(&self, job: u64) -> Outcome {
-        let how = self.last_ends.get(&job).map_or("ended", String::as_str);
-        Outcome::Void(how.to_owned())
+        Outcome::Void(self.how_ended(job))
+    }
+
+    /// How a job ended that is not open.
+    pub fn how_ended(&self, job: u64) -> String {
+        self.last_ends.get(&job).map_or("ended", String::as_str).to_owned()
     }
 
     fn end(&mut self, job: u64, how: &str) -> Option<Job> {
@@ -230,9 +245,14 @@ impl State {
     }
 
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
+        self.encode_as(VERSION, seal)
+    }
+
+    /// As programs of this version wrote it.
+    pub(super) fn encode_as(&self, version: u16, seal: &Seal) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(MAGIC);
-        out.extend(VERSION.to_le_bytes());
+        out.extend(version.to_le_bytes());
         out.extend(self.store);
         out.extend(self.next_entry.to_le_bytes());
         out.extend(self.hash);
@@ -245,7 +265,13 @@ impl State {
             job.about.put(&mut out);
             put_number(&mut out, job.base.unwrap_or(0));
             put_number(&mut out, job.attempts.len() as u64);
-            job.attempts.iter().for_each(|numbers| put_numbers(&mut out, numbers));
+            for attempt in &job.attempts {
+                if version != WITHOUT_FROM {
+                    // 0: nobody knows.
+                    put_number(&mut out, attempt.from.map_or(0, |from| from + 1));
+                }
+                put_numbers(&mut out, &attempt.numbers);
+            }
         }
         for points in [&self.points, &self.held] {
             put_number(&mut out, points.len() as u64);
@@ -273,7 +299,7 @@ impl State {
             return Err(from.damaged("it is no state"));
         }
         let version = from.u16()?;
-        if version != VERSION {
+        if !matches!(version, WITHOUT_FROM | VERSION) {
             return Err(StoreError::Newer(format!("a state of version {version}")));
         }
         if from.array::<16>()? != store || from.u64()? != after + 1 {
@@ -290,8 +316,13 @@ impl State {
                 base: Some(from.number()?).filter(|base| *base > 0),
                 attempts: Vec::new(),
             };
-            for _ in 0..from.count(1)? {
-                job.attempts.push(numbers(&mut from)?);
+            for place in 0..from.count(1)? {
+                let begins = match version {
+                    // The first one had nothing to go on with.
+                    WITHOUT_FROM => (place == 0).then_some(0),
+                    _ => from.number()?.checked_sub(1),
+                };
+                job.attempts.push(Attempt { from: begins, numbers: numbers(&mut from)? });
             }
             state.jobs.insert(number, job);
         }
