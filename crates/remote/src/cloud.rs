@@ -23,18 +23,17 @@ pub struct Cloud {
 }
 
 fn trouble(error: &Error) -> Trouble {
-    let is_final = matches!(
-        error,
+    let remedy = match error {
         Error::PermissionDenied { .. }
-            | Error::Unauthenticated { .. }
-            | Error::InvalidPath { .. }
-            | Error::NotSupported { .. }
-            | Error::NotImplemented { .. }
-            | Error::UnknownConfigurationKey { .. }
-    );
+        | Error::Unauthenticated { .. }
+        | Error::InvalidPath { .. }
+        | Error::NotSupported { .. }
+        | Error::NotImplemented { .. }
+        | Error::UnknownConfigurationKey { .. } => Remedy::Nothing,
+        _ => Remedy::AskAgain,
+    };
     // The first line says what happened; the rest is of who called whom.
     let why = error.to_string().lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
-    let remedy = if is_final { Remedy::Nothing } else { Remedy::AskAgain };
     Trouble { why, remedy }
 }
 

@@ -20,11 +20,13 @@ pub struct Directory {
 }
 
 fn trouble(error: &io::Error) -> Trouble {
-    let is_final = matches!(
-        error.kind(),
-        ErrorKind::PermissionDenied | ErrorKind::NotADirectory | ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull
-    );
-    let remedy = if is_final { Remedy::Nothing } else { Remedy::AskAgain };
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied
+        | ErrorKind::NotADirectory
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::StorageFull => Remedy::Nothing,
+        _ => Remedy::AskAgain,
+    };
     Trouble { why: error.to_string(), remedy }
 }
 
