@@ -7,7 +7,7 @@ use crate::failure::{Result, failed, usage};
 use crate::keys::{self, Unlocked};
 use crate::known::{Known, folder, hex, now, publish, unhex};
 use rowen_control::uuids;
-use rowen_transfer::store::{Header, Log, Objects};
+use rowen_transfer::store::{Log, Objects};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,10 +49,10 @@ impl Place {
         Ok(Place { known, objects, writer, key })
     }
 
+    /// Reads the log. The header was read when the place was opened, and is the right one.
     pub fn log(&self) -> Result<Log<'_>> {
         let seen = self.known.seen();
-        let expected = Header { store: self.known.uuid, is_encrypted: self.known.key_file.is_some() };
-        Log::open(&*self.objects, expected, self.writer, now, seen)
+        Log::read(&*self.objects, self.known.uuid, self.writer, now, seen)
             .map_err(|error| failed(format!("Cannot use store {}: {error}.", self.known.name)))
     }
 

@@ -91,11 +91,20 @@ impl<'a> Log<'a> {
         seen: Option<Seen>,
     ) -> Result<Log<'a>> {
         match identify(objects)? {
-            Some(there) if there == expected => {}
-            Some(_) => return Err(StoreError::Refused("another store is there than the one that was added".into())),
-            None => return Err(StoreError::Refused("there is no store of rowen".into())),
+            Some(there) if there == expected => Log::read(objects, there.store, writer, clock, seen),
+            Some(_) => Err(StoreError::Refused("another store is there than the one that was added".into())),
+            None => Err(StoreError::Refused("there is no store of rowen".into())),
         }
-        let store = expected.store;
+    }
+
+    /// Opens a store as [`Log::open`] does, if its header was read before and is the right one.
+    pub fn read(
+        objects: &'a dyn Objects,
+        store: [u8; 16],
+        writer: [u8; 16],
+        clock: impl Fn() -> u64 + 'a,
+        seen: Option<Seen>,
+    ) -> Result<Log<'a>> {
         let seal = Seal::plain(store);
         let mut log = Log { objects, seal, state: State::new(store), writer, clock: Box::new(clock) };
         log.state = log.nearest(seen)?;
