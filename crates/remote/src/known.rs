@@ -56,7 +56,7 @@ fn file_of(name: &str) -> PathBuf {
 }
 
 /// Writes a small file in one step.
-pub fn publish(path: &Path, text: &str) -> Result {
+fn publish(path: &Path, text: &str) -> Result {
     let part = path.with_extension(format!("part{}", std::process::id()));
     let write = || {
         fs::create_dir_all(folder())?;
@@ -106,10 +106,9 @@ impl Known {
         publish(&file_of(&self.name), &text)
     }
 
+    /// This host knows the store no more.
     pub fn remove(&self) -> Result {
-        let _never_seen = fs::remove_file(self.seen_file());
-        let path = file_of(&self.name);
-        fs::remove_file(&path).map_err(|e| failed(format!("Cannot remove {}: {e}.", path.display())))
+        remove_files(&file_of(&self.name), &self.seen_file())
     }
 
     /// All names, in order.
@@ -131,9 +130,41 @@ impl Known {
         folder().join(format!("{}.seen", self.name))
     }
 
+    /// What this host saw last of the store's log.
     pub fn seen(&self) -> Option<Seen> {
-        let text = fs::read_to_string(self.seen_file()).ok()?;
-        let (entry, hash) = text.trim().split_once(' ')?;
-        Some(Seen { entry: entry.parse().ok()?, hash: unhex(hash)? })
+        seen_of(&fs::read_to_string(self.seen_file()).ok()?, self.uuid)
+    }
+
+    /// Remembers what was seen last, unless this host has forgotten the store meanwhile: its file would stay behind.
+    pub fn saw(&self, seen: Seen) -> Result {
+        let is_known = Known::read(&self.name)?.is_some_and(|known| known.uuid == self.uuid);
+        if is_known { publish(&self.seen_file(), &seen_text(seen, self.uuid)) } else { Ok(()) }
     }
 }
+
+/// The file of what was seen goes last: it counts as long as the store is known.
+fn remove_files(conf: &Path, seen: &Path) -> Result {
+    let cannot = |path: &Path, e: std::io::Error| failed(format!("Cannot remove {}: {e}.", path.display()));
+    fs::remove_file(conf).map_err(|e| cannot(conf, e))?;
+    match fs::remove_file(seen) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(cannot(seen, e)),
+        _ => Ok(()),
+    }
+}
+
+/// It names the store: a file that stayed behind says nothing of another store that gets the name.
+fn seen_text(seen: Seen, store: [u8; 16]) -> String {
+    format!("{} {} {}\n", seen.entry, hex(&seen.hash), hex(&store))
+}
+
+/// Without a store, as older programs wrote it, it is of this one.
+fn seen_of(text: &str, store: [u8; 16]) -> Option<Seen> {
+    let mut words = text.split_whitespace();
+    let seen = Seen { entry: words.next()?.parse().ok()?, hash: unhex(words.next()?)? };
+    let of = words.next().map_or(Some(store), unhex)?;
+    (of == store).then_some(seen)
+}
+
+#[cfg(test)]
+#[path = "known_test.rs"]
+mod tests;

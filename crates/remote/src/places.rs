@@ -5,7 +5,7 @@ use crate::cloud::Cloud;
 use crate::directory::Directory;
 use crate::failure::{Result, failed, usage};
 use crate::keys::{self, Unlocked};
-use crate::known::{Known, folder, hex, now, publish, unhex};
+use crate::known::{Known, folder, hex, now, unhex};
 use rowen_control::uuids;
 use rowen_transfer::store::{Log, Objects};
 use std::fs::{self, File};
@@ -58,9 +58,8 @@ impl Place {
 
     /// Remembers what was seen of the log.
     pub fn saw(&self, log: &Log<'_>) {
-        let seen = log.seen();
         // Who may not write here sees no step back in time, and can do all else.
-        let _not_remembered = publish(&self.known.seen_file(), &format!("{} {}\n", seen.entry, hex(&seen.hash)));
+        let _not_remembered = self.known.saw(log.seen());
     }
 
     /// Only one program of this host does this at a time. What an earlier one noted is in the file, if it did not come to its end.
