@@ -233,16 +233,16 @@ fn no_two_copies_meet_on_one_disk() {
 fn legs_of_a_volume_move_by_its_name() {
     let made = made(7, &setup(SegmentType::Raid1));
     let group = made.client.group.clone();
-    let volume = Some(made.client.id(made.vols[1]).unwrap());
+    let volume = made.client.id(made.vols[1]).unwrap();
     let from = PvIndex(0);
     let moved = made.world.run(async {
-        let moved = group.start_move(NewMove { volume, ..all_of(from) }).await;
+        let moved = group.start_move(NewMove { volume: Some(volume), ..all_of(from) }).await;
         group.move_ended().await;
         moved
     });
     assert!(moved.unwrap() > 0 && on(&made, from));
     let used = |id| made.world.run(group.pv_usage(id)).unwrap();
-    assert!(used(volume.unwrap()).iter().all(|part| part.pv != from.0));
+    assert!(used(volume).iter().all(|part| part.pv != from.0));
     made.judge(Since::Death);
     made.are_the_same(7);
 }

@@ -10,7 +10,6 @@ use crate::format::superblock::{DATA_OFFSET, GroupRoot, PvEntry};
 use crate::format::zones::{self, Column, MIRRORED_FROM, Zone, ZonePlace};
 use crate::legs::{Leg, MirroredRun};
 use crate::model::SegmentType;
-use crate::planted;
 use crate::stripes::StripeSet;
 use crate::units::{BLOCK_SIZE, VgBlock};
 use std::ops::Range;
@@ -512,9 +511,7 @@ impl Placement {
 
     /// The mirrored runs that have a leg on the physical volume, also if it is the only one, in the order of VG blocks.
     pub fn legs_on(&self, pv: PvIndex) -> impl Iterator<Item = &PlacedRun> + use<'_> {
-        let is_leg =
-            |run: &PlacedRun| if planted::is("single_legs_cut") { run.second.is_some() } else { run.is_mirrored };
-        self.runs.iter().filter(move |run| is_leg(run) && run.legs().any(|(on, _)| on == pv.0))
+        self.runs.iter().filter(move |run| run.is_mirrored && run.legs().any(|(on, _)| on == pv.0))
     }
 
     /// The number of blocks, without gaps. A mirrored block counts once.

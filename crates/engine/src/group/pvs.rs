@@ -17,7 +17,8 @@ use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DATA_OFFSET, MAX_PVS, PvEntry, max_extents};
 use crate::model::{NewPv, SegmentType};
-use crate::placement::Placement;
+use crate::placement::{PlacedPart, Placement};
+use crate::planted;
 use crate::space::{Cut, Run, Space};
 use crate::units::BLOCK_SIZE;
 use std::cmp::Ordering;
@@ -119,7 +120,11 @@ impl Group {
     async fn cut_pv(self: &Arc<Self>, pv: PvIndex, extents: Range<u64>, pvs: Vec<PvEntry>) -> Result<()> {
         let root = self.root.lock().group.clone();
         let old = self.core.placement();
-        if old.parts_at(pv, &extents).iter().any(|part| part.segment != SegmentType::Linear) {
+        let is_bound = |part: &PlacedPart| match planted::is("single_legs_cut") {
+            true => part.leg.is_some(),
+            false => part.segment != SegmentType::Linear,
+        };
+        if old.parts_at(pv, &extents).iter().any(is_bound) {
             return Err(in_use());
         }
         let ranges: Vec<Range<u64>> = old.runs_at(pv, &extents).into_iter().map(|run| run.start..run.end).collect();
