@@ -80,6 +80,8 @@ struct MovingRun {
     window: u64,
     /// The table that names the new place may be on the disk.
     is_committed: bool,
+    /// Requests by its old name go to the new place alone.
+    is_renaming: bool,
     /// It is abandoned: its extents stay where they are.
     is_given_up: bool,
     /// The new place did not take a write.
@@ -87,6 +89,45 @@ struct MovingRun {
 }
 
 impl MovingRun {
+    fn new(from: Range<u64>, to: PvIndex, to_offset: u64) -> MovingRun {
+        MovingRun {
+            from,
+            to,
+            to_offset,
+            copied: 0,
+            window: 0,
+            is_committed: false,
+            is_renaming: false,
+            is_given_up: false,
+            failed: None,
+        }
+    }
+
+    /// The same places by their new names. None: they have no others, or not yet.
+    fn renamed(&self, segments: &Segments, source: u16) -> Option<Segments> {
+        if !self.is_renaming || self.window > 0 {
+            return None;
+        }
+        let mut new = Segments::new();
+        for segment in segments {
+            let (start, end) = (segment.offset, segment.offset + u64::from(segment.len));
+            let bounds = [start, self.from.start.clamp(start, end), self.from.end.clamp(start, end), end];
+            for pair in bounds.windows(2).filter(|pair| pair[0] < pair[1]) {
+                let part = Segment {
+                    pv: segment.pv,
+                    offset: pair[0],
+                    at: segment.at + (pair[0] - start) as u32,
+                    len: (pair[1] - pair[0]) as u32,
+                };
+                let is_old = segment.pv.0 == source && self.from.contains(&pair[0]);
+                let moved =
+                    Segment { pv: self.to, offset: self.to_offset + pair[0].wrapping_sub(self.from.start), ..part };
+                new.push(if is_old { moved } else { part });
+            }
+        }
+        Some(new)
+    }
+
     fn in_window(&self, range: &Range<u64>) -> bool {
         let start = self.from.start + self.copied;
         // A range that crosses the end of the copied part is in no window while there is no window.
@@ -144,17 +185,7 @@ impl Moving {
 
     /// Begins to move these bytes of the source.
     pub fn begin_run(&self, from: Range<u64>, to: PvIndex, to_offset: u64) {
-        let run = MovingRun {
-            from,
-            to,
-            to_offset,
-            copied: 0,
-            window: 0,
-            is_committed: false,
-            is_given_up: false,
-            failed: None,
-        };
-        self.state.lock().run = Some(run);
+        self.state.lock().run = Some(MovingRun::new(from, to, to_offset));
     }
 
     /// The next window of the run, of at most `most` bytes. None: everything was copied. Returns when no write to the
@@ -181,16 +212,21 @@ impl Moving {
                 to: Segment { pv: run.to, offset: run.to_offset + run.copied, at: 0, len },
             }
         };
+        Ok(self.window_is_quiet().await.then_some(window))
+    }
+
+    /// Waits until no write to the window is in flight. False: the run has ended.
+    async fn window_is_quiet(&self) -> bool {
         loop {
             let turn = self.changed.turn();
             let is_quiet = {
                 let state = self.state.lock();
-                let Some(run) = state.run.as_ref() else { return Ok(None) };
+                let Some(run) = state.run.as_ref() else { return false };
                 let in_window = |op: &DiscardInFlight| op.touched.iter().any(|range| run.in_window(range));
                 !state.in_flight.values().any(|op| op.writes && in_window(op))
             };
             if is_quiet || planted::is("window_not_waited_for") {
-                return Ok(Some(window));
+                return true;
             }
             self.changed.changed(turn).await;
         }
@@ -280,19 +316,18 @@ impl Moving {
         }
     }
 
-    /// Requests name blocks by another place from now on, and only that one counts. Those that were planned with the old one
-    /// wait, until they are [`renamed`](Self::renamed). Returns when no write by the old name is in flight (PM2).
+    /// Requests name these bytes by another place from now on, and only that one counts (PM10). Those that were planned with the
+    /// old name wait, until they are [`renamed`](Self::renamed). Returns when no write by the old name is in flight (PM2).
     pub async fn begin_renaming(&self, from: Range<u64>, to: PvIndex, to_offset: u64) {
-        let bytes = from.end - from.start;
-        self.begin_run(from, to, to_offset);
-        if let Some(run) = self.state.lock().run.as_mut() {
-            run.is_committed = true;
-        }
-        // It did not fail, and there is no limit.
-        let _ = self.next_window(bytes).await;
+        let window = from.end - from.start;
+        // In one step: nobody can stop it in between.
+        let run = MovingRun { window, is_committed: true, is_renaming: true, ..MovingRun::new(from, to, to_offset) };
+        self.state.lock().run = Some(run);
+        // It ends by `end_run` only.
+        self.window_is_quiet().await;
     }
 
-    /// Writes by the old name go to both places from now on, until the run [ends](Self::end_run).
+    /// Requests by the old name go to the new place from now on, until the run [ends](Self::end_run).
     pub fn renamed(self: &Arc<Self>, disks: &Arc<dyn Disks>) {
         self.copied(disks);
     }
@@ -325,14 +360,15 @@ impl Moving {
             return disks.submit(op, done);
         }
         let writes = !matches!(op, DiskOp::Read { .. });
-        if writes && state.must_wait(&touched) {
+        if state.must_wait(&touched, writes) {
             state.held.push((op, done));
             return;
         }
+        let renamed = state.run.as_ref().and_then(|run| run.renamed(segments, state.source));
         let id = state.next;
         state.next += 1;
         let copies = match (&op, &state.run) {
-            (DiskOp::Write { segments, .. }, Some(run)) if !planted::is("one_place_written") => {
+            (DiskOp::Write { segments, .. }, Some(run)) if renamed.is_none() && !planted::is("one_place_written") => {
                 run.copies_of(segments, state.source)
             }
             _ => Segments::new(),
@@ -346,7 +382,7 @@ impl Moving {
             }
             _ => None,
         };
-        let own = start(&**disks, op);
+        let own = start(&**disks, at(op, renamed));
         let (moving, disks) = (self.clone(), disks.clone());
         let both = async move {
             let own = own.await;
@@ -410,10 +446,23 @@ impl Moving {
     }
 }
 
+/// The request at these places, if there are others.
+fn at(op: DiskOp, places: Option<Segments>) -> DiskOp {
+    match (op, places) {
+        (DiskOp::Read { buf, .. }, Some(segments)) => DiskOp::Read { segments, buf },
+        (DiskOp::Write { buf, .. }, Some(segments)) => DiskOp::Write { segments, buf },
+        (DiskOp::Discard { .. }, Some(segments)) => DiskOp::Discard { segments },
+        (op, _) => op,
+    }
+}
+
 impl State {
-    /// Whether a write has to wait (PM2, PM3).
-    fn must_wait(&self, touched: &Touched) -> bool {
+    /// Whether a request has to wait: a write (PM2, PM3), or a read by a name that changes (PM10).
+    fn must_wait(&self, touched: &Touched, writes: bool) -> bool {
         let Some(run) = &self.run else { return false };
+        if !writes {
+            return run.is_renaming && touched.iter().any(|range| run.in_window(range));
+        }
         if touched.iter().any(|range| run.in_window(range)) && !planted::is("window_written_during_copy") {
             return true;
         }

@@ -82,6 +82,11 @@ pub fn replace(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     };
     let from = places::named(session, report, std::slice::from_ref(word))?;
     let path = from.first().map(|part| part.path.clone()).unwrap_or_default();
+    if word.contains(':') {
+        return Err(Failure::usage(format!(
+            "A copy is replaced as a whole. To move some of its extents: pvmove -n {name} {word}."
+        )));
+    }
     if !volume.is_mirrored() {
         return Err(Failure::failed(format!(
             "Logical volume {group}/{name} is not mirrored, so no copy of it can be replaced. To move it: pvmove -n {name} {path}."
@@ -89,6 +94,10 @@ pub fn replace(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     }
     let mut to = places::named(session, report, args.positionals.get(1..).unwrap_or_default())?;
     if !to.is_empty() {
+        to.retain(|part| part.path != path);
+        if to.is_empty() {
+            return Err(Failure::failed(format!("No extents available for allocation: {path} is to be replaced.")));
+        }
         to = places::usable(session, report, SegmentType::Linear, to)?;
     }
     let request = Request::MoveExtents { path, extents: Vec::new(), to, volume: Some(name.clone()) };

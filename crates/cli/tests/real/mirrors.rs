@@ -218,9 +218,8 @@ fn a_volume_in_use_moves_by_a_mirror() {
 #[test]
 fn a_disk_with_everything_is_emptied_in_use() {
     let (world, _) = made("mirleave");
-    for name in ["c", "d"] {
-        world.device(name, DISK);
-    }
+    world.device("c", 2 * DISK);
+    world.device("d", DISK);
     world.ok("lvcreate -y --type raid1 -L 100M -n m VG");
     world.ok("lvcreate -y -L 64M -n data VG a");
     world.ok("lvcreate -y -i2 -L 64M -n s VG a b");
@@ -233,7 +232,7 @@ fn a_disk_with_everything_is_emptied_in_use() {
     std::thread::scope(|scope| {
         let writers = points.each_ref().map(|point| scope.spawn(|| write_files(point, 0..100)));
         world.ok("lvcreate -s -n before VG/m");
-        world.ok("pvmove -i 0 a c");
+        world.ok("pvmove -i 0 a");
         for writer in writers {
             writer.join().unwrap();
         }

@@ -110,7 +110,8 @@ impl Group {
     /// Makes or dissolves mirrored extents, for what may be needed next. They are dissolved after removals only: what was
     /// made for a volume stays until the volume takes it.
     async fn fit_zones(self: &Arc<Self>) -> Result<()> {
-        if !self.may_make_zones() {
+        // During a move its targets are kept for what moves, and for who needs space now.
+        if !self.may_make_zones() || self.is_moving() {
             return Ok(());
         }
         for segment in ON_SEVERAL {
@@ -119,7 +120,7 @@ impl Group {
             }
         }
         // The checkpoint that frees blocks comes back here.
-        let is_settled = self.core.space.lock().pending_blocks() == 0 && !self.is_moving();
+        let is_settled = self.core.space.lock().pending_blocks() == 0;
         if is_settled && self.dissolve_wanted.swap(false, Ordering::AcqRel) {
             for segment in ON_SEVERAL {
                 self.dissolve_zones(segment, self.wanted_ahead(segment), 2).await?;
@@ -563,16 +564,22 @@ impl Group {
             return Ok(0);
         }
         let Ok(Some(_claim)) = self.try_claim_table() else { return Ok(0) };
-        self.dissolve_claimed(segment, kept).await
+        self.dissolve_claimed(segment, kept, None).await
     }
 
     /// The same while the caller has claimed the table.
-    pub(super) async fn dissolve_claimed(self: &Arc<Self>, segment: SegmentType, kept: u64) -> Result<u64> {
+    /// `on`: only those with a part on this physical volume.
+    pub(super) async fn dissolve_claimed(
+        self: &Arc<Self>,
+        segment: SegmentType,
+        kept: u64,
+        on: Option<PvIndex>,
+    ) -> Result<u64> {
         // Freed blocks are usable, and no discard is in flight.
         let hold = self.hold_checkpoints().await;
         self.core.journal.failed()?;
         let mut taken = Vec::new();
-        let outcome = self.take_several(segment, kept, &mut taken).await;
+        let outcome = self.take_several(segment, kept, on, &mut taken).await;
         if outcome.is_err() || taken.is_empty() {
             taken.iter().for_each(|(start, len)| self.give_back(*start..start + len));
             return outcome.map(|()| 0);
@@ -591,9 +598,36 @@ impl Group {
         Ok(numbers.iter().map(|range| range.end - range.start).sum::<u64>() / new.extent_blocks)
     }
 
-    async fn take_several(&self, segment: SegmentType, kept: u64, taken: &mut Vec<Run>) -> Result<()> {
+    /// All of a physical volume is to be moved: mirrored and striped extents there of which nothing is used become linear, so
+    /// that they need not move. Who needs some makes others.
+    pub(super) async fn dissolve_on(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        let _claim = self.claim_for_zones().await;
+        for segment in ON_SEVERAL {
+            let placement = self.core.placement();
+            let kept = match placement.stripe_layout() {
+                // One row keeps the layout.
+                Some(layout) if segment == SegmentType::Striped && self.has_volumes_of(segment) => {
+                    layout.row(placement.extent_blocks)
+                }
+                _ => 0,
+            };
+            self.dissolve_claimed(segment, kept, Some(pv)).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_several(
+        &self,
+        segment: SegmentType,
+        kept: u64,
+        on: Option<PvIndex>,
+        taken: &mut Vec<Run>,
+    ) -> Result<()> {
         let placement = self.core.placement();
-        let own: Vec<_> = placement.runs().iter().filter(|run| run.segment() == segment).copied().collect();
+        let is_there =
+            |run: &PlacedRun| on.is_none_or(|on| placement.all_parts_of(run).iter().any(|part| part.pv == on.0));
+        let own = placement.runs().iter().filter(|run| run.segment() == segment && is_there(run));
+        let own: Vec<_> = own.copied().collect();
         let unit = match placement.stripe_layout().filter(|_| segment == SegmentType::Striped) {
             Some(layout) => layout.row(placement.extent_blocks),
             None => placement.extent_blocks,

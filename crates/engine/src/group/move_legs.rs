@@ -33,11 +33,15 @@ impl Group {
         let (core, moving, legs) = (&self.core, &self.core.members.moving, self.core.members.legs());
         let old = core.placement();
         let run = run_of(&old, moved)?;
-        self.wait_until_equal(&run).await?;
+        if !legs.are_equal(&run) {
+            return Err(unequal());
+        }
         let new = self.exchanged(moved, free)?;
         let (pv, offset) = first_byte(&old, free.0);
         legs.set_runs(with_replacement(&old.mirrored_runs(), &run, Leg { pv, offset })).await?;
-        self.copy_leg(&run).await?;
+        if let Err(error) = self.copy_leg(&run).await {
+            return Err(if legs.are_equal(&run) { error } else { unequal() });
+        }
         let count = || legs.count_replacement().map(|()| true);
         self.change_zones(&moved.numbers(), &new, &count).await?;
         if planted::is("old_leg_left_early") {
@@ -68,19 +72,24 @@ impl Group {
         Ok(())
     }
 
-    /// Mirrors that did not end are made equal in the background, and so are disks that returned.
-    async fn wait_until_equal(&self, run: &MirroredRun) -> Result<()> {
+    /// Mirrors that did not end are made equal in the background, and so are disks that returned. Who waits has no claim: a write
+    /// may need it. False: they cannot be made equal.
+    pub(super) async fn wait_until_equal(&self, moved: &PlacedPart) -> Result<bool> {
         let legs = self.core.members.legs();
-        while !legs.are_equal(run) {
+        if moved.leg.is_none() {
+            return Ok(true);
+        }
+        loop {
             self.check_not_stopped()?;
-            if legs.is_stuck(run) {
-                return Err(Error::Busy(
-                    "the copies of a mirrored volume differ in blocks that cannot be read or written; replace that disk first".into(),
-                ));
+            let Ok(run) = run_of(&self.core.placement(), moved) else { return Ok(true) };
+            if legs.are_equal(&run) {
+                return Ok(true);
+            }
+            if legs.is_stuck(&run) {
+                return Ok(false);
             }
             self.core.runtime.sleep(PAUSE).await;
         }
-        Ok(())
     }
 
     async fn copy_leg(&self, run: &MirroredRun) -> Result<()> {
@@ -113,6 +122,11 @@ impl Group {
         self.release(free);
         Ok(())
     }
+}
+
+/// Why a leg is not copied now.
+pub(super) fn unequal() -> Error {
+    Error::Busy("the copies of a mirrored volume are being made equal".into())
 }
 
 /// The mirrored run of a part.

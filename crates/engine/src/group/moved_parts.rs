@@ -5,18 +5,24 @@ use super::moves::ZONES_KEPT;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::zones::MAX_ZONES;
+use crate::legs::LARGEST_MIRRORED;
 use crate::map;
 use crate::model::{NewMove, PvExtents, SegmentType};
-use crate::placement::{PlacedPart, Placement};
+use crate::placement::{PlacedPart, PlacedRun, Placement};
 use crate::planted;
 use crate::space::Run;
-use crate::units::{PvFlags, VolumeId};
+use crate::units::{BLOCK_SIZE, PvFlags, VolumeId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 fn blocks_of(parts: &[PlacedPart]) -> u64 {
     parts.iter().map(|part| part.blocks).sum()
+}
+
+/// The numbers of linear blocks.
+fn linear(parts: &[PlacedPart]) -> impl Iterator<Item = Range<u64>> {
+    parts.iter().filter(|part| part.segment == SegmentType::Linear).map(PlacedPart::numbers)
 }
 
 impl Group {
@@ -27,14 +33,13 @@ impl Group {
         extents: &[Range<u64>],
         is_whole: bool,
     ) -> Result<(u64, Vec<PlacedPart>)> {
-        let placement = self.core.placement();
-        let on_source: Vec<PlacedPart> =
-            extents.iter().flat_map(|extents| placement.parts_at(wanted.from, extents)).collect();
+        let parts_now = || -> Vec<PlacedPart> {
+            let placement = self.core.placement();
+            extents.iter().flat_map(|extents| placement.parts_at(wanted.from, extents)).collect()
+        };
         let targets = self.places_on(&wanted.to)?;
-        let linear: Vec<Range<u64>> =
-            on_source.iter().filter(|part| part.segment == SegmentType::Linear).map(PlacedPart::numbers).collect();
-        let is_target = |run: &Range<u64>| targets.iter().any(|to| to.start < run.end && run.start < to.end);
-        if linear.iter().any(is_target) {
+        let is_target = |run: Range<u64>| targets.iter().any(|to| to.start < run.end && run.start < to.end);
+        if linear(&parts_now()).any(is_target) {
             return Err(Error::Invalid("extents cannot move to the physical volume that holds them".into()));
         }
         // Freed blocks are usable only after a checkpoint.
@@ -43,6 +48,11 @@ impl Group {
             Some(volume) => Some(self.extents_of(volume).await?),
             None => None,
         };
+        if is_whole {
+            self.set_being_emptied(wanted.from, true).await?;
+            self.dissolve_on(wanted.from).await?;
+        }
+        let on_source = parts_now();
         let mut parts = self.used_of(&on_source, only.as_ref()).await?;
         if parts.iter().any(|part| part.is_filling) {
             return Err(Error::Busy(
@@ -52,14 +62,13 @@ impl Group {
         }
         self.is_room_for(&parts, wanted.from, &wanted.to).await?;
         if is_whole {
-            self.set_being_emptied(wanted.from, true).await?;
             // Short runs of metadata may share an extent with data. If metadata finds no other room, it stays with its
             // extent.
-            self.move_metadata(&linear).await?;
+            self.move_metadata(&linear(&on_source).collect::<Vec<_>>()).await?;
             self.checkpoint().await?;
             parts = self.used_of(&on_source, None).await?;
         }
-        Ok((blocks_of(&parts) / placement.extent_blocks, parts))
+        Ok((blocks_of(&parts) / self.core.placement().extent_blocks, parts))
     }
 
     /// Refuses a move for which the targets have too few free blocks. Blocks that are being freed may give the room.
@@ -68,41 +77,60 @@ impl Group {
             return Ok(());
         }
         let mut left: Vec<PlacedPart> = parts.to_vec();
-        while let Some(others) = left.first().map(|part| part.others) {
+        while let Some(first) = left.first().cloned() {
             // No leg or column goes where another one is.
-            let alike: Vec<PlacedPart> = left.extract_if(.., |part| part.others == others).collect();
-            let needed = blocks_of(&alike);
-            let free = self.unused_in(self.target_places(source, targets, others)?).await?;
+            let is_alike = |part: &mut PlacedPart| part.others == first.others && part.segment == first.segment;
+            let needed = left.extract_if(.., is_alike).map(|part| part.blocks).sum();
+            let free = self.unused_in(self.target_places(source, targets, &first)?).await?;
             if free < needed {
                 return Err(Error::NoSpace { needed, free });
             }
         }
+        let all = match targets {
+            [] => self.places_not_on(PvFlags(1 << source.0)),
+            targets => self.places_on(targets)?,
+        };
         let needed = blocks_of(parts);
-        match self.unused_in(self.target_places(source, targets, PvFlags::default())?).await? {
+        match self.unused_in(all).await? {
             free if free < needed => Err(Error::NoSpace { needed, free }),
             _ => Ok(()),
         }
     }
 
-    /// Where extents may move to, if no copy and no column of theirs is on these others.
+    fn places_not_on(&self, pvs: PvFlags) -> Vec<Range<u64>> {
+        let placement = self.core.placement();
+        let runs = placement.runs().iter().filter(|run| !pvs.has(usize::from(run.pv)));
+        runs.map(|run| run.start..run.end).collect()
+    }
+
+    /// Where a part may move to: where none of its other legs and columns is, and legs only where a mirror can be.
     pub(super) fn target_places(
         &self,
         source: PvIndex,
         targets: &[PvExtents],
-        others: PvFlags,
+        part: &PlacedPart,
     ) -> Result<Vec<Range<u64>>> {
-        let others = if planted::is("leg_moved_to_the_other") { PvFlags::default() } else { others };
-        match targets {
-            [] => {
-                let placement = self.core.placement();
-                let may = |pv: u16| pv != source.0 && !others.has(usize::from(pv));
-                Ok(placement.runs().iter().filter(|run| may(run.pv)).map(|run| run.start..run.end).collect())
-            }
+        let others = if planted::is("leg_moved_to_the_other") { PvFlags::default() } else { part.others };
+        let places = match targets {
+            [] => self.places_not_on(PvFlags(others.0 | 1 << source.0)),
             targets => {
                 let may = targets.iter().filter(|to| !others.has(usize::from(to.pv.0)));
-                self.places_on(&may.cloned().collect::<Vec<_>>())
+                self.places_on(&may.cloned().collect::<Vec<_>>())?
             }
-        }
+        };
+        Ok(if part.segment == SegmentType::Raid1 { self.near(&places) } else { places })
+    }
+
+    /// The parts of these places where legs of mirrors can be.
+    fn near(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
+        let (placement, highest) = (self.core.placement(), LARGEST_MIRRORED / BLOCK_SIZE);
+        let near = |run: &PlacedRun, place: &Range<u64>| {
+            let end = run.end.min(run.start + highest.saturating_sub(run.at));
+            let part = run.start.max(place.start)..end.min(place.end);
+            (part.start < part.end).then_some(part)
+        };
+        let runs = placement.runs().iter();
+        runs.flat_map(|run| places.iter().filter_map(|place| near(run, place)).collect::<Vec<_>>()).collect()
     }
 
     /// The extents of the address space in which the volume has blocks.
@@ -135,6 +163,7 @@ impl Group {
         let is_meant = |extents: Range<u64>| only.is_none_or(|only| only.range(extents).next().is_some());
         let mut parts = Vec::new();
         for part in on_source {
+            let first = parts.len();
             if part.segment == SegmentType::Linear {
                 self.used_in(part, &is_meant, &mut parts).await?;
                 continue;
@@ -143,7 +172,7 @@ impl Group {
                 let extent = part.cut(at, extent_blocks);
                 let numbers = extent.numbers();
                 if is_meant(numbers.start / extent_blocks..numbers.end / extent_blocks) && !self.is_fixed(&numbers) {
-                    join(&mut parts, extent);
+                    join(&mut parts, first, extent);
                 }
             }
         }
@@ -159,14 +188,14 @@ impl Group {
     ) -> Result<()> {
         let extent_blocks = self.core.placement().extent_blocks;
         let Range { start, end } = part.numbers();
-        let mut at = start;
+        let (mut at, first) = (start, parts.len());
         while at < end {
             let next = || self.core.space.lock().next_free_extents(self.core.alloc_context(), at, end, extent_blocks);
             let free = self.core.with_nodes_privileged(next).await?;
             for extent in (at / extent_blocks..free.start / extent_blocks).filter(|e| is_meant(*e..e + 1)) {
                 let own = part.cut(extent * extent_blocks - start, extent_blocks);
                 if !self.is_fixed(&own.numbers()) {
-                    join(parts, own);
+                    join(parts, first, own);
                 }
             }
             at = free.end;
@@ -194,9 +223,9 @@ impl Group {
     }
 }
 
-/// Adds an extent to the last part, if it continues it.
-fn join(parts: &mut Vec<PlacedPart>, extent: PlacedPart) {
-    match parts.last_mut() {
+/// Adds an extent to the last part behind so many, if it continues it.
+fn join(parts: &mut Vec<PlacedPart>, first: usize, extent: PlacedPart) {
+    match parts[first..].last_mut() {
         Some(last) if last.cut(last.blocks, extent.blocks) == extent => last.blocks += extent.blocks,
         _ => parts.push(extent),
     }

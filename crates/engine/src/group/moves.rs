@@ -16,6 +16,7 @@
 
 use super::Group;
 use super::journal_layout::journal_in;
+use super::move_legs::unequal;
 use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
@@ -280,7 +281,17 @@ impl Group {
             self.check_not_stopped()?;
             let most = if at < alone_until { 1 } else { most };
             let extents = ((part.blocks - at) / extent_blocks).min(most);
-            let places = self.target_places(source, targets, part.others)?;
+            if !self.wait_until_equal(&part.cut(at, extents * extent_blocks)).await? {
+                match extents {
+                    1 => {
+                        self.moves.state.lock().progress.unreadable += 1;
+                        at += extent_blocks;
+                    }
+                    _ => alone_until = at + extents * extent_blocks,
+                }
+                continue;
+            }
+            let places = self.target_places(source, targets, part)?;
             let free = self.take_target(extents, &places).await?;
             let moved = part.cut(at, free.1);
             let mut claim = Some(self.claim_for_step().await);
@@ -288,6 +299,9 @@ impl Group {
                 Ok(()) => self.moves.state.lock().progress.moved += free.1 / extent_blocks,
                 Err(error) => {
                     self.abort_exchange(&moved, free).await?;
+                    if error == unequal() {
+                        continue;
+                    }
                     let is_unread = matches!(&error, Error::Disk(error) if error.op == DiskOpKind::Read);
                     if !is_unread && error != fixed() {
                         return Err(error);

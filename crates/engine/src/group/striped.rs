@@ -193,7 +193,7 @@ impl Group {
         let mut is_last = false;
         loop {
             self.checkpoint().await?;
-            self.dissolve_claimed(SegmentType::Striped, 0).await?;
+            self.dissolve_claimed(SegmentType::Striped, 0, None).await?;
             if !has_columns(&self.core.placement()) {
                 return Ok(());
             }

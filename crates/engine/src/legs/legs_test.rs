@@ -411,6 +411,32 @@ fn a_replacement_that_lacks_something_gets_it_as_a_leg() {
     assert_eq!(made.driven.sectors.lock()[&(2, DATA_OFFSET)][0], 2);
 }
 
+/// ML12: it becomes a leg while a write is in flight, which it does not take.
+fn a_late_write_fails() {
+    let made = replaced();
+    made.legs.count_replacement().unwrap();
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Write);
+    let late = made.write(0, 9);
+    made.driven.run();
+    let legs = [run().legs[0], Leg { pv: PvIndex(2), offset: DATA_OFFSET }];
+    let mut end = pin!(made.legs.set_runs(vec![MirroredRun { legs, ..run() }]));
+    assert!(now(end.as_mut()).is_none(), "a write is in flight");
+    *made.driven.failing.lock() = Some((2, 28));
+    made.driven.release();
+    assert!(made.finish(late).is_err(), "a leg does not have it");
+    made.finish(end).unwrap();
+    *made.driven.failing.lock() = None;
+    while made.finish(made.legs.work()).unwrap() {}
+    let sectors = made.driven.sectors.lock();
+    assert_eq!([(0, DATA_OFFSET), (2, DATA_OFFSET)].map(|place| sectors[&place][0]), [9, 9]);
+}
+
+#[test]
+fn a_late_write_that_a_replacement_lacks_is_copied() {
+    a_late_write_fails();
+    must_be_found("late_write_missed", a_late_write_fails);
+}
+
 #[test]
 fn a_replacement_that_fails_writes_is_no_leg() {
     a_replacement_fails_writes();

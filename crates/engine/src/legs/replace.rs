@@ -4,9 +4,14 @@ use super::layer::Legs;
 use super::state::Begun;
 use super::table::{Part, Piece};
 use super::types::{Leg, MirroredRun};
-use crate::disk::{DiskError, DiskOp, DiskOpKind, Segment, Segments, start};
+use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, Segment, Segments, start};
 use crate::planted;
 use std::sync::Arc;
+
+/// EBUSY: the legs of a mirror are not equal.
+const BUSY: i32 = 16;
+/// What is read together if neither leg can give all of it.
+const SMALLEST: u32 = 4096;
 
 /// These runs, with a replacement for a leg of one of their parts.
 pub fn with_replacement(runs: &[MirroredRun], part: &MirroredRun, replacement: Leg) -> Vec<MirroredRun> {
@@ -47,14 +52,35 @@ impl Legs {
                 let error = DiskError { op: DiskOpKind::Read, pv: place.0, offset: place.1.start, errno: BUSY };
                 return Err(error);
             }
-            let buf = match self.read_raw(piece.legs[0]).await {
+            let buf = match self.read_whole(piece).await {
                 Ok(buf) => buf,
-                Err(_) => self.read_raw(piece.legs[1]).await?,
+                Err(_) => self.read_in_parts(piece).await?,
             };
             let segments = Segments::from_slice(&[Segment { at: 0, ..*to }]);
             start(&*self.disks, DiskOp::Write { segments, buf: Arc::new(buf) }).await?;
         }
         Ok(())
+    }
+
+    async fn read_whole(&self, piece: &Piece) -> Result<PageBuf, DiskError> {
+        match self.read_raw(piece.legs[0]).await {
+            Ok(buf) => Ok(buf),
+            Err(_) => self.read_raw(piece.legs[1]).await,
+        }
+    }
+
+    /// Each leg may have some of it.
+    async fn read_in_parts(&self, piece: &Piece) -> Result<PageBuf, DiskError> {
+        let len = piece.legs[0].len;
+        let (mut all, mut skipped) = (PageBuf::zeroed(len as usize), 0);
+        while skipped < len {
+            let part = piece.cut(skipped, SMALLEST);
+            let read = self.read_whole(&part).await?;
+            let (at, bytes) = (skipped as usize, part.legs[0].len as usize);
+            all.as_mut_slice()[at..at + bytes].copy_from_slice(&read.as_slice()[..bytes]);
+            skipped += part.legs[0].len;
+        }
+        Ok(all)
     }
 
     /// From now on a table that names the replacement may be on a disk.
@@ -72,10 +98,16 @@ impl Legs {
         }
     }
 
-    /// Whether the legs differ in a part of a run where they cannot be made equal.
+    /// Whether the legs of a run differ, or one of its disks lacks something anywhere, and cannot be made equal.
     pub fn is_stuck(&self, run: &MirroredRun) -> bool {
-        let (first, state) = (run.legs[0], self.state.lock());
-        state.unsure_at(&(first.pv, first.offset..first.offset + run.bytes)).any(|(_, unsure)| unsure.is_stuck)
+        let state = self.state.lock();
+        let is_hopeless = |run: &MirroredRun| {
+            let first = run.legs[0];
+            let mut unsure = state.unsure_at(&(first.pv, first.offset..first.offset + run.bytes));
+            unsure.any(|(_, unsure)| unsure.is_stuck || unsure.source.is_none())
+        };
+        let behind = run.legs.iter().filter(|leg| state.pvs.behind.has(usize::from(leg.pv.0)));
+        is_hopeless(run) || behind.into_iter().any(|leg| state.runs_of(leg.pv).any(is_hopeless))
     }
 
     /// Whether it is too late to give the replacement up.
@@ -120,6 +152,3 @@ impl Legs {
         }
     }
 }
-
-/// EBUSY: the legs of a mirror are not equal.
-const BUSY: i32 = 16;

@@ -4,6 +4,35 @@ use super::state::{State, Unsure};
 use super::table::{Place, Table};
 use super::types::MirroredRun;
 
+/// What may differ in runs that have a replacement as a leg from now on.
+pub type Differing = Vec<(Place, Unsure)>;
+
+/// The runs of which a leg is being replaced, unless others follow.
+fn replaced(old: &Table, new: &Table) -> Vec<MirroredRun> {
+    match new.runs().any(|run| run.replacement.is_some()) {
+        true => Vec::new(),
+        false => old.runs().filter(|run| run.replacement.is_some()).copied().collect(),
+    }
+}
+
+fn whole(run: &MirroredRun) -> Place {
+    (run.legs[0].pv, run.legs[0].offset..run.legs[0].offset + run.bytes)
+}
+
+/// These places, by the names in an old run, as places of the runs that have its replacement as a leg. The other leg counts.
+fn on_replacement<'a>(run: &MirroredRun, new: &Table, places: impl Iterator<Item = &'a Place>) -> Differing {
+    let (whole, first) = (whole(run), run.legs[0]);
+    let Some(replacement) = run.replacement else { return Vec::new() };
+    let on = |place: &Place| {
+        let (from, to) = (place.1.start.max(whole.1.start), place.1.end.min(whole.1.end));
+        let skipped = from.checked_sub(first.offset).filter(|_| place.0 == first.pv && from < to)?;
+        let at = replacement.offset + skipped;
+        Some((replacement.pv, at..at + (to - from)))
+    };
+    let how = |leg: usize| Unsure { end: 0, source: Some(1 - leg), is_stuck: false, is_held: false };
+    places.filter_map(on).flat_map(|place| new.at(&place)).map(|(leg, _, own)| (own, how(leg))).collect()
+}
+
 impl State {
     /// Whether a table that names a replacement may be on a disk, and these runs do not name it.
     pub fn must_stay_replaced(&self, new: &Table) -> bool {
@@ -13,33 +42,29 @@ impl State {
         self.replacing.is_counted && !self.table.runs().all(is_leg)
     }
 
-    /// The runs are others from here on: if no replacement is among them, none is under way any more. Returns what may differ
-    /// in those that have a replacement as a leg, and the places to which writes went that go elsewhere now.
-    pub fn end_replacing(&mut self, new: &Table) -> (Vec<(Place, Unsure)>, Vec<Place>) {
-        let (mut unsure, mut drained) = (Vec::new(), Vec::new());
-        let replaced: Vec<MirroredRun> = self.table.runs().filter(|run| run.replacement.is_some()).copied().collect();
-        if replaced.is_empty() || new.runs().any(|run| run.replacement.is_some()) {
-            return (unsure, drained);
+    /// The runs are to be others. Returns what is known to differ where a replacement becomes a leg, and the places to which
+    /// writes go that will go elsewhere.
+    pub fn begin_end_of_replacing(&self, new: &Table) -> (Differing, Vec<Place>) {
+        let (mut differing, mut drained) = (Vec::new(), Vec::new());
+        for run in replaced(&self.table, new) {
+            let known: Vec<Place> = self.unsure_at(&whole(&run)).map(|(place, _)| place).collect();
+            differing.append(&mut on_replacement(&run, new, known.iter()));
+            drained.push(whole(&run));
         }
-        let replacing = std::mem::take(&mut self.replacing);
+        (differing, drained)
+    }
+
+    /// The runs were these until now, and no write to them is in flight any more. What a replacement missed meanwhile differs, and
+    /// no replacing is under way.
+    pub fn end_replacing(&mut self, old: &Table) {
+        let replaced = replaced(old, &self.table);
+        if replaced.is_empty() {
+            return;
+        }
+        let missed = std::mem::take(&mut self.replacing).missed;
         for run in replaced {
-            let first = run.legs[0];
-            let whole = (first.pv, first.offset..first.offset + run.bytes);
-            let Some(replacement) = run.replacement else { continue };
-            let on = |place: &Place| {
-                let (from, to) = (place.1.start.max(whole.1.start), place.1.end.min(whole.1.end));
-                let skipped = from.checked_sub(first.offset).filter(|_| place.0 == first.pv && from < to)?;
-                let at = replacement.offset + skipped;
-                Some((replacement.pv, at..at + (to - from)))
-            };
-            let known: Vec<Place> = self.unsure_at(&whole).map(|(place, _)| place).collect();
-            for place in known.iter().chain(&replacing.missed).filter_map(on) {
-                let legs = new.at(&place).into_iter();
-                let how = |leg: usize| Unsure { end: 0, source: Some(1 - leg), is_stuck: false, is_held: false };
-                unsure.extend(legs.map(|(leg, _, own)| (own, how(leg))));
-            }
-            drained.push(whole);
+            let differing = on_replacement(&run, &self.table, missed.iter());
+            differing.into_iter().for_each(|(place, how)| self.set_unsure(&place, how));
         }
-        (unsure, drained)
     }
 }

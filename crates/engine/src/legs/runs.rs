@@ -95,7 +95,7 @@ impl Legs {
                 ));
             }
             let mut changed = changes(&state.table, &new);
-            let (unsure, replaced) = state.end_replacing(&new);
+            let (unsure, replaced) = state.begin_end_of_replacing(&new);
             let old = std::mem::replace(&mut state.table, new);
             for place in &changed {
                 state.take_unsure(place);
@@ -116,6 +116,9 @@ impl Legs {
         };
         self.set_active();
         self.drain(&changed, before).await;
+        if !planted::is("late_write_missed") {
+            self.state.lock().end_replacing(&old);
+        }
         if !changed.is_empty() {
             self.forget_regions().await;
         }
@@ -155,17 +158,18 @@ impl Legs {
 
     /// The runs are as before. Writes that went to new legs meanwhile have ended when this returns.
     async fn take_back(&self, old: Table, runs: &[MirroredRun]) {
-        let (places, before) = {
+        let (places, before, new) = {
             let mut state = self.state.lock();
             let filling = runs.iter().filter(|run| run.filling.is_some());
             let mut places: Vec<Place> = filling.flat_map(|run| unlike(&old, run)).collect();
             places.iter().for_each(|place| drop(state.take_unsure(place)));
-            places.extend(state.end_replacing(&old).1);
-            state.table = old;
-            (places, state.next_ticket)
+            places.extend(state.begin_end_of_replacing(&old).1);
+            let new = std::mem::replace(&mut state.table, old);
+            (places, state.next_ticket, new)
         };
         self.set_active();
         self.drain(&places, before).await;
+        self.state.lock().end_replacing(&new);
     }
 
     /// Whether all requests are refused, because a disk has failed.

@@ -363,11 +363,12 @@ impl State {
     /// Whether both legs of all runs with a leg in this region are in, and equal there as far as is known (ML4), and so is the
     /// replacement of a leg.
     pub fn can_settle(&self, region: RegionId) -> bool {
-        self.table.at(&bytes_of(region)).iter().all(|(_, run, place)| {
-            let are_in = run.legs.iter().all(|leg| self.is_in(leg.pv)) || planted::is("bit_cleared_while_out");
-            let has_all = run.replacement.is_none() || self.replacing.missed.is_empty();
-            are_in && has_all && self.unsure_at(place).next().is_none()
-        })
+        let is_known = self.replacing.missed.is_empty();
+        is_known
+            && self.table.at(&bytes_of(region)).iter().all(|(_, run, place)| {
+                let are_in = run.legs.iter().all(|leg| self.is_in(leg.pv)) || planted::is("bit_cleared_while_out");
+                are_in && self.unsure_at(place).next().is_none()
+            })
     }
 
     /// Whether a part of a run is unsure.

@@ -181,7 +181,7 @@ impl Pvs {
             Owner::Striped(at) => {
                 let takes = |pv: usize| match planted::is("stripes_closed_by_a_move") {
                     true => self.is_allocatable(pv),
-                    false => self.pvs[pv].is_allocatable,
+                    false => self.pvs.get(pv).is_some_and(|pv| pv.is_allocatable),
                 };
                 self.striped[at].pvs.iter().all(takes)
             }
