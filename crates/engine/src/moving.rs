@@ -120,9 +120,10 @@ impl MovingRun {
                     len: (pair[1] - pair[0]) as u32,
                 };
                 let is_old = segment.pv.0 == source && self.from.contains(&pair[0]);
-                let moved =
-                    Segment { pv: self.to, offset: self.to_offset + pair[0].wrapping_sub(self.from.start), ..part };
-                new.push(if is_old { moved } else { part });
+                new.push(match is_old {
+                    true => Segment { pv: self.to, offset: self.to_offset + (pair[0] - self.from.start), ..part },
+                    false => part,
+                });
             }
         }
         Some(new)

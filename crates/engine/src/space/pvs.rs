@@ -437,6 +437,25 @@ fn rows(ends: &[u64]) -> Vec<PlacedRun> {
 mod tests {
     use super::*;
 
+    /// Blocks 10 to 20 are striped over both physical volumes.
+    fn a_physical_volume_is_emptied() {
+        let mut pvs = Pvs::in_a_row(&[(10, 4), (30, 5)]);
+        let placed =
+            [PlacedRun::plain(0, 10, 0, 0), PlacedRun::plain(10, 20, 1 << 15, 0), PlacedRun::plain(20, 30, 1, 0)];
+        pvs.place_runs(&placed, |_| PvFlags(0b11));
+        pvs.set_being_emptied(0, true);
+        assert_eq!(pvs.allocatable(SegmentType::Linear), [20..u64::MAX]);
+        assert_eq!(pvs.allocatable(SegmentType::Striped), [10..20], "it has space until it moves");
+        pvs.set_allocatable(0, false);
+        assert!(pvs.allocatable(SegmentType::Striped).is_empty());
+    }
+
+    #[test]
+    fn stripes_are_in_use_while_a_disk_is_emptied() {
+        a_physical_volume_is_emptied();
+        crate::planted::must_be_found("stripes_closed_by_a_move", a_physical_volume_is_emptied);
+    }
+
     #[test]
     fn what_is_open_lies_between_what_is_not_allocatable() {
         let mut pvs = Pvs::in_a_row(&[(10, 4), (20, 5), (40, 6), (50, 7)]);
