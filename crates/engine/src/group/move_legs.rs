@@ -6,7 +6,7 @@
 //!   that were planned with it go to the new one.
 
 use super::Group;
-use super::moves::{TableClaim, first_byte, fixed};
+use super::moves::{TableClaim, first_byte, fixed, unequal};
 use crate::disk::Segment;
 use crate::error::{Error, Result};
 use crate::legs::{Leg, MirroredRun, with_replacement};
@@ -122,11 +122,6 @@ impl Group {
         self.release(free);
         Ok(())
     }
-}
-
-/// Why a leg is not copied now.
-pub(super) fn unequal() -> Error {
-    Error::Busy("the copies of a mirrored volume are being made equal".into())
 }
 
 /// The mirrored run of a part.

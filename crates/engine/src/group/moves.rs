@@ -16,7 +16,6 @@
 
 use super::Group;
 use super::journal_layout::journal_in;
-use super::move_legs::unequal;
 use super::move_state::{MoveProgress, MoveState};
 use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, PvIndex, Segments, start};
 use crate::error::{Error, Result};
@@ -524,6 +523,11 @@ fn move_in_progress() -> Error {
 /// Why extents stay.
 pub(super) fn fixed() -> Error {
     Error::Busy("metadata was placed on the extents meanwhile".into())
+}
+
+/// Why a leg is not copied now.
+pub(super) fn unequal() -> Error {
+    Error::Busy("the copies of a mirrored volume are being made equal".into())
 }
 
 /// Where a block lies: the physical volume, and the byte there.
