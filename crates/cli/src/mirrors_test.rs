@@ -410,7 +410,7 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove /dev/ubda
-        E|  Insufficient free space: 13 extents needed, but only 0 available
+        E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5",
     );
 }
