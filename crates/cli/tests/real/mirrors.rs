@@ -239,7 +239,7 @@ fn a_disk_with_everything_is_emptied_in_use() {
     });
     for volume in volumes {
         let devices = world.ok(&format!("lvs --noheadings -o devices VG/{volume}"));
-        assert!(devices.contains("/c(") && !devices.contains("/a("), "{devices}");
+        assert!(!devices.contains("/a("), "{devices}");
     }
     wait_in_sync(&world);
     world.ok("vgreduce VG a");
@@ -671,7 +671,6 @@ fn bad_input() {
         ("lvconvert -y -m2 VG/m", "cannot have 3 copies"),
         ("lvconvert -y -m+1 VG/m", "cannot have 3 copies"),
         ("lvconvert -y --splitmirrors 1 -n x VG/m", "can be split off"),
-        ("lvconvert -y --replace a VG/m", "Insufficient free space"),
         ("lvconvert -y --replace a VG/l", "is not mirrored"),
         ("lvconvert -y --replace nosuch VG/m", "not found in Volume Group"),
         ("lvconvert -y --type thin-pool VG/m", "is mirrored, and thin pools are not"),

@@ -35,7 +35,7 @@ impl Group {
         let _claim = self.claim_table().await?;
         if !self.out().has(usize::from(pv.0)) {
             self.core.require_all_pvs()?;
-            self.check_no_legs(pv)?;
+            self.check_no_legs(pv).await?;
         }
         self.empty_columns(pv).await?;
         let root = self.root.lock().group.clone();
@@ -91,7 +91,7 @@ impl Group {
         let root = self.root.lock().group.clone();
         let index = root.pvs.len() - 1;
         let pv = PvIndex(u16::try_from(index).expect("at most 64 physical volumes"));
-        self.check_no_legs(pv)?;
+        self.check_no_legs(pv).await?;
         self.empty_columns(pv).await?;
         let ranges = self.ranges_of(pv)?;
         if self.needs_closing(pv) {

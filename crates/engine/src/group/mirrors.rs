@@ -206,8 +206,7 @@ impl Group {
 
     /// Whether extents can become mirrored or striped now.
     fn may_make_zones(&self) -> bool {
-        let is_barred = self.is_moving() && planted::is("no_zones_during_a_move");
-        self.has_several() && self.out().is_empty() && !is_barred
+        self.has_several() && self.out().is_empty()
     }
 
     /// A volume of this type has too little space. True: another type gave some.
@@ -676,8 +675,12 @@ impl Group {
         catalog.volumes.values().map(head).collect()
     }
 
-    /// A physical volume with legs of mirrors does not leave: they would have one leg, without a word.
-    pub(super) fn check_no_legs(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+    /// A physical volume with legs of mirrors does not leave: they would have one leg, without a word. Those of which nothing is
+    /// used become linear first. The caller has claimed the table.
+    pub(super) async fn check_no_legs(self: &Arc<Self>, pv: PvIndex) -> Result<()> {
+        if self.core.placement().legs_on(pv).next().is_some() {
+            self.dissolve_claimed(SegmentType::Raid1, 0, Some(pv)).await?;
+        }
         match self.core.placement().legs_on(pv).next() {
             None => Ok(()),
             Some(_) => Err(Error::Busy("copies of mirrored volumes are on the physical volume".into())),
