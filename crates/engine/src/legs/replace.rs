@@ -2,7 +2,7 @@
 
 use super::layer::Legs;
 use super::state::Begun;
-use super::table::{Part, Piece};
+use super::table::{Part, Piece, whole};
 use super::types::{Leg, MirroredRun};
 use crate::disk::{DiskError, DiskOp, DiskOpKind, PageBuf, Segment, Segments, start};
 use crate::planted;
@@ -102,8 +102,7 @@ impl Legs {
     pub fn is_stuck(&self, run: &MirroredRun) -> bool {
         let state = self.state.lock();
         let is_hopeless = |run: &MirroredRun| {
-            let first = run.legs[0];
-            let mut unsure = state.unsure_at(&(first.pv, first.offset..first.offset + run.bytes));
+            let mut unsure = state.unsure_at(&whole(run));
             unsure.any(|(_, unsure)| unsure.is_stuck || unsure.source.is_none())
         };
         let behind = run.legs.iter().filter(|leg| state.pvs.behind.has(usize::from(leg.pv.0)));

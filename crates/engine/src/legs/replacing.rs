@@ -1,7 +1,7 @@
 //! What changes in memory when the replacing of a leg ends (ML12).
 
 use super::state::{State, Unsure};
-use super::table::{Place, Table};
+use super::table::{Place, Table, whole};
 use super::types::MirroredRun;
 
 /// What may differ in runs that have a replacement as a leg from now on.
@@ -13,10 +13,6 @@ fn replaced(old: &Table, new: &Table) -> Vec<MirroredRun> {
         true => Vec::new(),
         false => old.runs().filter(|run| run.replacement.is_some()).copied().collect(),
     }
-}
-
-fn whole(run: &MirroredRun) -> Place {
-    (run.legs[0].pv, run.legs[0].offset..run.legs[0].offset + run.bytes)
 }
 
 /// These places, by the names in an old run, as places of the runs that have its replacement as a leg. The other leg counts.

@@ -3,7 +3,7 @@
 use super::intents::BLOCKS;
 use super::layer::Legs;
 use super::state::{Region, RegionId, State, Ticket, Unsure};
-use super::table::{Part, Parts, Place, Table, bytes_of, do_meet, regions_of};
+use super::table::{Part, Parts, Place, Table, bytes_of, do_meet, regions_of, whole};
 use super::types::{LegsState, MirroredRun};
 use crate::disk::{DiskError, PvIndex, Segment};
 use crate::error::{Error, Result};
@@ -12,10 +12,6 @@ use crate::format::superblock::DATA_OFFSET;
 use crate::planted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-fn whole(run: &MirroredRun) -> Place {
-    (run.legs[0].pv, run.legs[0].offset..run.legs[0].offset + run.bytes)
-}
 
 fn check(runs: &[MirroredRun]) -> Result<()> {
     let is_sound = |run: &MirroredRun| {

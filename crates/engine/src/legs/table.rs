@@ -14,6 +14,11 @@ pub fn place_of(segment: &Segment) -> Place {
     (segment.pv, segment.offset..segment.offset + u64::from(segment.len))
 }
 
+/// The place of a run: that of its first leg.
+pub fn whole(run: &MirroredRun) -> Place {
+    (run.legs[0].pv, run.legs[0].offset..run.legs[0].offset + run.bytes)
+}
+
 pub fn do_meet(a: &Place, b: &Place) -> bool {
     a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end
 }
