@@ -368,6 +368,10 @@ fn a_volume_keeps_its_copies() {
         E|  Run `lvconvert --help' for more information.
         rc=3
 
+        $ lvconvert -y --replace /dev/ubda v/m
+        E|  Logical volume v/m has no data on /dev/ubda, so nothing is to be replaced.
+        rc=5
+
         $ lvconvert -y --repair v/l
         E|  v/l cannot be repaired alone: \"rowen check v\" lists the damage, \"rowen repair v\" repairs the group.
         rc=5

@@ -100,12 +100,47 @@ pub fn replace(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
         }
         to = places::usable(session, report, SegmentType::Linear, to)?;
     }
-    let request = Request::MoveExtents { path, extents: Vec::new(), to, volume: Some(name.clone()) };
-    super::pvmove::begin(session, group, request, args)?;
-    if !session.is_test && !args.has(Opt::MoveBackground) {
-        session.console.say(format!("Logical volume {group}/{name} successfully converted."));
+    if extents_on(session, report, name, &path)? == 0 {
+        return Err(Failure::failed(format!(
+            "Logical volume {group}/{name} has no data on {path}, so nothing is to be replaced."
+        )));
+    }
+    let request = Request::MoveExtents { path: path.clone(), extents: Vec::new(), to, volume: Some(name.clone()) };
+    let mut left = 0;
+    for _ in 0..REPLACE_ROUNDS {
+        super::pvmove::begin(session, group, request.clone(), args)?;
+        if session.is_test || args.has(Opt::MoveBackground) {
+            return Ok(());
+        }
+        left = extents_on(session, report, name, &path)?;
+        if left == 0 {
+            break;
+        }
+    }
+    let keeps_away = format!("\"pvchange -x n {path}\" keeps new data away from it");
+    if left > 0 {
+        return Err(Failure::failed(format!(
+            "{left} extents of {group}/{name} have a copy on {path}, because they were written meanwhile. {keeps_away}; then \
+             the same command moves the rest."
+        )));
+    }
+    session.console.say(format!("Logical volume {group}/{name} successfully converted."));
+    if report.pvs.iter().any(|pv| pv.path == path && pv.is_allocatable) {
+        session.console.say(format!("What is written from now on may lie on {path} again: {keeps_away}."));
     }
     Ok(())
+}
+
+/// How often what was written during a replacement is moved, too.
+const REPLACE_ROUNDS: usize = 3;
+
+/// The extents of a volume that have blocks on a physical volume.
+fn extents_on(session: &mut Session<'_>, report: &GroupReport, volume: &str, path: &str) -> Result<u64> {
+    let is_there = |pv: u16| report.pvs.get(usize::from(pv)).is_some_and(|pv| pv.path == path);
+    let places = super::reports::places(session, &report.name, true)?;
+    let shares = places.iter().filter(|places| places.name == volume).flat_map(|places| &places.shares);
+    let on_it = shares.filter(|share| is_there(share.pv) || share.second.is_some_and(|(pv, _)| is_there(pv)));
+    Ok(on_it.map(|share| share.extents).sum())
 }
 
 /// Refuses a new size with other copies than the volume has.
