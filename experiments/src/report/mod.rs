@@ -1,11 +1,12 @@
-//! From lines to something to read: one HTML page and a table in Markdown for each experiment.
+//! From lines to something to read: one HTML page, its first plot as a file, and a table in Markdown for each experiment.
 //!
 //! Promises: nothing is in them that is not in the lines or in the catalogue; a figure that is missing shows its
 //! reason; modelled and published figures are marked as such.
 
+mod headline;
 mod html;
 mod markdown;
-mod svg;
+mod plot;
 
 use crate::catalogue::{self, Experiment, Remark};
 use crate::command::Result;
@@ -275,15 +276,18 @@ pub fn words(parameters: &BTreeMap<String, String>) -> String {
     parameters.iter().map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes `report.html` and a Markdown file for each experiment.
+/// Writes `report.html`, its first plot as a file, and a Markdown file for each experiment.
 pub fn write(lines: &[Measurement], out: &Path) -> Result {
-    let sections = sections(lines);
+    let (sections, headline) = (sections(lines), headline::of(lines));
     let put = |name: &str, text: String| {
         std::fs::create_dir_all(out)
             .and_then(|()| std::fs::write(out.join(name), text))
             .map_err(|e| format!("cannot write {}: {e}", out.join(name).display()))
     };
-    put("report.html", html::page(&sections))?;
+    put("report.html", html::page(&sections, &headline)?)?;
+    if let Some(svg) = headline.file()? {
+        put(headline::FILE, svg)?;
+    }
     sections.iter().try_for_each(|section| put(&format!("{}.md", section.experiment.name), markdown::table(section)))
 }
 

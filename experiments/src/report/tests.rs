@@ -42,6 +42,10 @@ fn cell<'a>(table: &'a Table, system: &str, place: &str, chunk: Option<&str>) ->
     &row.1[column]
 }
 
+fn page(lines: &[Measurement]) -> String {
+    html::page(&sections(lines), &headline::of(lines)).unwrap()
+}
+
 #[test]
 fn ratios_are_of_one_round_and_one_place() {
     let lines = lines();
@@ -68,7 +72,8 @@ fn ratios_are_of_one_round_and_one_place() {
 #[test]
 fn the_page_stands_alone_and_marks_what_is_not_measured() {
     let lines = lines();
-    let page = html::page(&sections(&lines));
+    let page = page(&lines);
+    assert!(page.find("id=\"headline\"") < page.find("id=\"van-dok\""), "the headline is not the first plot");
     for never in ["http:", "https:", "<script", "src=", "@import", "url("] {
         assert!(!page.contains(never), "the page refers to {never}");
     }
@@ -83,13 +88,13 @@ fn the_page_stands_alone_and_marks_what_is_not_measured() {
 #[test]
 fn a_bad_figure_has_its_reason_below_it_and_nothing_else_has() {
     let mut lines = lines();
-    assert!(!html::page(&sections(&lines)).contains("Rowen maps blocks of 4 KiB"), "a reason of nothing");
+    assert!(!page(&lines).contains("Rowen maps blocks of 4 KiB"), "a reason of nothing");
     let bad = [("snapshot", "one, first write"), ("chunk", "64k"), ("ext2 block", "1k")];
     lines.push(line(Origin::Modelled, "LVM classic", "7200 rpm disk", &bad, 0, 20.0));
-    assert!(!html::page(&sections(&lines)).contains("Rowen maps blocks of 4 KiB"), "it is not of another system");
+    assert!(!page(&lines).contains("Rowen maps blocks of 4 KiB"), "it is not of another system");
     lines.push(line(Origin::Modelled, "Rowen", "7200 rpm disk", &bad, 0, 20.0));
     let sections = sections(&lines);
-    let (page, text) = (html::page(&sections), markdown::table(&sections[0]));
+    let (page, text) = (page(&lines), markdown::table(&sections[0]));
     for (name, said) in [("page", &page), ("Markdown", &text)] {
         assert_eq!(said.matches("Rowen maps blocks of 4 KiB").count(), 1, "in the {name}");
     }
