@@ -17,8 +17,8 @@ use std::fmt::Write;
 /// The file's name, beside the page.
 pub const FILE: &str = "what-a-snapshot-costs.svg";
 pub const TITLE: &str = "What a snapshot costs";
-const BELOW: &str =
-    "Speed of writes as a share of the speed without a snapshot: 1 means that the snapshot costs nothing.";
+const BELOW: &str = "Speed of writes as a share of the speed without a snapshot: 1 means that the snapshot costs nothing. \
+                     A line below a bar goes from the least to the most of several pairs.";
 
 /// A figure's place in the lines: the metric, and one parameter that it has.
 type Where = (&'static str, Option<(&'static str, &'static str)>);
@@ -179,8 +179,7 @@ impl Headline {
             Some(svg) => _ = writeln!(out, "<figure class=\"headline\">{svg}</figure>"),
             None => out += "<p>There are no figures for this plot.</p>\n",
         }
-        out += "<p>Each bar is a share of the same system's own speed in the same place. Compare bars of one panel only. Lines below \
-                bars go from the least to the most of several pairs.</p>\n<ul>";
+        out += "<p>Each bar is a share of the same system's own speed in the same place. Compare bars of one panel only.</p>\n<ul>";
         for (question, bars) in &self.panels {
             let _ = write!(out, "<li>{}. ", escape(question.head));
             out += &bars.iter().map(described).collect::<Vec<_>>().join("; ");

@@ -41,13 +41,13 @@ pub fn draw(title: &str, below: &str, name: &str, panels: &[Panel]) -> Result<Op
     let heads: Vec<Vec<String>> = panels.iter().map(|panel| wrap(&panel.head, letters)).collect();
     let lines = title.len() + below.len() + heads.iter().map(Vec::len).sum::<usize>() + 1;
     let rest: u32 = panels.iter().map(|panel| panel.bars.len() as u32 * ROW + GAP).sum();
-    let height = lines as u32 * TEXT_LINE + rest + GAP;
+    let height = lines as u32 * TEXT_LINE + rest + GAP + FONT / 4;
     let draw = |root: &Area<'_>| {
         let bold = |mut style: TextStyle<'static>| {
             style.font = style.font.style(FontStyle::Bold);
             style
         };
-        let mut y = 0;
+        let mut y = FONT / 4;
         paragraph(root, &title, &mut y, &|| bold(text(Colour::Ink, HPos::Left, VPos::Top)))?;
         for (n, (panel, head)) in panels.iter().zip(&heads).enumerate() {
             y += GAP / 2;

@@ -50,7 +50,7 @@ pub fn draw(plot: &Plot) -> Result<Option<String>> {
 fn body(root: &Area<'_>, plot: &Plot, scale: &Scale, along: &Along, frame: &Frame) -> Result {
     let unit = if plot.unit.is_empty() { &plot.metric } else { &plot.unit };
     let kind = if scale.is_log { ", logarithmic" } else { "" };
-    write(root, &format!("{unit}{kind}"), (0, 0), text(Colour::Ink, HPos::Left, VPos::Top))?;
+    write(root, &format!("{unit}{kind}"), (0, FONT as i32 / 4), text(Colour::Ink, HPos::Left, VPos::Top))?;
     let mut chart = ChartBuilder::on(root)
         .margin_top(frame.top)
         .margin_right(frame.right)
@@ -69,7 +69,7 @@ fn body(root: &Area<'_>, plot: &Plot, scale: &Scale, along: &Along, frame: &Fram
         .map_err(failed)?;
     let place = |x: f64, y: f64| chart.backend_coord(&(x, y));
     for line in &plot.lines {
-        trace(root, line, &spots(line, plot, &place))?;
+        trace(root, line, plot, &spots(line, plot, &place))?;
     }
     names(root, plot, frame, &place)?;
     axis(root, plot, along, frame, &|x| place(x, scale.ticks[0]).0)
@@ -85,15 +85,24 @@ fn spots(line: &Line, plot: &Plot, place: Place<'_>) -> Vec<(i32, i32)> {
 }
 
 /// A line with a mark at each point. Marks have shapes of their own, for readers who see no difference between colours.
-fn trace(root: &Area<'_>, line: &Line, spots: &[(i32, i32)]) -> Result {
+fn trace(root: &Area<'_>, line: &Line, plot: &Plot, spots: &[(i32, i32)]) -> Result {
     let colour = Colour::of(&line.system);
-    let thickness = if line.is_level { 2 } else { 4 };
-    if spots.len() > 1 {
-        let path = PathElement::new(spots.to_vec(), colour.light().stroke_width(thickness));
-        root.draw(&path).map_err(failed)?;
+    let way = |spots: &[(i32, i32)], thickness: u32| {
+        let style = colour.light().stroke_width(thickness);
+        let way = (spots.len() > 1).then(|| PathElement::new(spots.to_vec(), style));
+        way.map_or(Ok(()), |way| root.draw(&way).map_err(failed))
+    };
+    if line.is_level {
+        return way(spots, 2);
     }
-    let marks = if line.is_level { &[] } else { spots };
-    marks.iter().try_for_each(|spot| mark(root, colour, *spot))
+    // Between positions that have no order there is nothing that a line could mean.
+    let is_number = |point: &(usize, f64)| plot.ticks.get(point.0).is_some_and(|tick| tick.contains(char::is_numeric));
+    let mut from = 0;
+    for part in line.points.chunk_by(|a, b| is_number(a) && is_number(b)) {
+        way(&spots[from..from + part.len()], 4)?;
+        from += part.len();
+    }
+    spots.iter().try_for_each(|spot| mark(root, colour, *spot))
 }
 
 fn mark(root: &Area<'_>, colour: Colour, (x, y): (i32, i32)) -> Result {

@@ -235,6 +235,18 @@ fn one_point_is_no_plot() {
 }
 
 #[test]
+fn positions_without_an_order_are_not_joined() {
+    let systems = |ticks: [&'static str; 3]| {
+        let line = |figure: f64| ticks.map(|tick| ("Rowen", "1", Some(tick), figure));
+        let svg = chart::draw(&drawn(&line(5.0)).unwrap()).unwrap().unwrap();
+        (svg.matches("<polyline").count() - 1, svg.matches("<circle").count())
+    };
+    assert_eq!(systems(["1", "10", "100"]), (1, 3));
+    assert_eq!(systems(["borg", "dd", "restic"]), (0, 3), "a line from program to program");
+    assert_eq!(systems(["attempt 1", "attempt 2", "no mirror"]), (1, 3));
+}
+
+#[test]
 fn an_svg_is_named_and_has_colours_for_both_papers() {
     let systems = ["raw", "LVM classic", "LVM thin", "Rowen", "a <new> one"];
     let of = |system: &&'static str, snapshots, figure| (*system, "1", Some(snapshots), figure);
