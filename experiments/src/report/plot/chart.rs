@@ -34,7 +34,7 @@ pub fn draw(plot: &Plot) -> Result<Option<String>> {
     let figures: Vec<f64> = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1).collect();
     let Some(scale) = Scale::of(&figures) else { return Ok(None) };
     let ticks = scale.ticks.iter().map(|tick| width(&words(*tick)));
-    let left = GAP + ticks.max().unwrap_or_default();
+    let left = 3 * GAP / 2 + ticks.max().unwrap_or_default();
     let right = 4 * GAP + plot.lines.iter().map(|line| width(&line.system)).max().unwrap_or_default();
     let inner = WIDTH.saturating_sub(left + right).max(WIDTH / 4);
     let slot = f64::from(inner) / plot.ticks.len().max(1) as f64 / LETTER;
@@ -115,7 +115,8 @@ fn mark(root: &Area<'_>, colour: Colour, (x, y): (i32, i32)) -> Result {
         Colour::Orange => polygon(&[(-m, -m), (m, -m), (m, m), (-m, m)]),
         Colour::Ochre => polygon(&[(-m, m), (m, m), (0, -m)]),
         Colour::Purple => polygon(&[(-m, -m), (m, -m), (0, m)]),
-        Colour::Green | Colour::Pink => polygon(&[(0, -m - 2), (m + 2, 0), (0, m + 2), (-m - 2, 0)]),
+        Colour::Green => polygon(&[(0, -m - 2), (m + 2, 0), (0, m + 2), (-m - 2, 0)]),
+        Colour::Grey => root.draw(&Circle::new((x, y), m, fill.stroke_width(3))).map_err(failed),
         _ => root.draw(&Circle::new((x, y), m, fill.filled())).map_err(failed),
     }
 }
