@@ -28,8 +28,8 @@ type Where = (&'static str, Option<(&'static str, &'static str)>);
 enum Settings {
     /// The one that costs least is shown: each system at its best.
     Best,
-    /// All are rounds of one thing.
-    Rounds,
+    /// Those that differ in this parameter are rounds of one thing.
+    Rounds(&'static str),
 }
 
 /// One panel's question.
@@ -65,7 +65,7 @@ const QUESTIONS: [Question; 2] = [
         head: "4 KiB at random, first write after a snapshot against the next. Measured on the host",
         with: ("first pass", None),
         without: ("in place", None),
-        settings: Settings::Rounds,
+        settings: Settings::Rounds("days"),
         systems: &[System::Btrfs, System::Xfs, System::Rowen],
         command: "make experiments EXPERIMENT=aging OPTIONS=\"--pass host\"",
     },
@@ -128,9 +128,12 @@ fn bar(lines: &[Measurement], question: &Question, system: &'static str) -> Opti
         Some((settings, shares))
     });
     match question.settings {
-        Settings::Rounds => {
-            let all: Vec<f64> = shares.flat_map(|(_, shares)| shares).collect();
-            Some(Bar { system, share: Summary::of(&all)?, settings: String::new() })
+        Settings::Rounds(key) => {
+            let (settings, shares): (Vec<_>, Vec<_>) = shares.filter(|(_, shares)| !shares.is_empty()).unzip();
+            let mut values: Vec<String> = settings.iter().filter_map(|settings| settings.get(key).cloned()).collect();
+            values.sort_by_key(|value| super::natural(value));
+            let settings = format!("{key} {}", values.join(", "));
+            Some(Bar { system, share: Summary::of(&shares.concat())?, settings })
         }
         Settings::Best => {
             let bars = shares.filter_map(|(settings, shares)| {
@@ -182,7 +185,7 @@ impl Headline {
         out += "<p>Each bar is a share of the same system's own speed in the same place. Compare bars of one panel only.</p>\n<ul>";
         for (question, bars) in &self.panels {
             let _ = write!(out, "<li>{}. ", escape(question.head));
-            out += &bars.iter().map(described).collect::<Vec<_>>().join("; ");
+            out += &bars.iter().map(|bar| described(question, bar)).collect::<Vec<_>>().join("; ");
             let _ = write!(out, ". <a href=\"#{0}\">All figures of {0}</a>.", question.experiment);
             for system in question.systems.iter().filter(|system| bars.iter().all(|bar| bar.system != system.name())) {
                 let (system, command) = (system.name(), escape(question.command));
@@ -195,16 +198,15 @@ impl Headline {
 }
 
 /// A bar in words.
-fn described(bar: &Bar) -> String {
+fn described(question: &Question, bar: &Bar) -> String {
     let Bar { system, share, settings } = bar;
-    let mut out = format!("{} {}", escape(system), two(share.median));
-    if share.rounds > 1 {
-        let _ = write!(out, " ({} to {}, {} pairs)", two(share.least), two(share.most), share.rounds);
+    let (settings, figure) = (escape(settings), two(share.median));
+    let spread = format!("{} to {}", two(share.least), two(share.most));
+    match question.settings {
+        Settings::Rounds(_) => format!("{system} {figure} ({spread} in {} pairs: {settings})", share.rounds),
+        Settings::Best if share.rounds > 1 => format!("{system} {figure} ({spread}) with {settings}, its best"),
+        Settings::Best => format!("{system} {figure} with {settings}, its best"),
     }
-    if !settings.is_empty() && settings != "-" {
-        let _ = write!(out, " with {}, its best", escape(settings));
-    }
-    out
 }
 
 #[cfg(test)]

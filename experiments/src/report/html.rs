@@ -34,13 +34,13 @@ pub fn page(sections: &[Section<'_>], headline: &Headline) -> Result<String> {
          <h1>Snapshots: published experiments, then and now</h1>\n"
     );
     out += &headline.section()?;
-    out += "<section id=\"about\"><h2>How to read this page</h2><p>Each experiment was run on the systems that its source measured and on Rowen, in one run in which they took turns. \
-         Figures are medians of the rounds, with the least and the most; after the × stands the ratio to the raw disk <em>of \
+    out += "<section id=\"about\"><h2>How to read this page</h2><p>Each experiment was run on the systems that its source \
+         measured and on Rowen, in one run in which they took turns. Figures are medians of the rounds, with the least and the most; after the × stands the ratio to the raw disk <em>of \
          the same place</em>. LVM needs a kernel with device-mapper and runs in user-mode-linux, beside a raw disk and Rowen in \
          there: only figures of one place may be compared. <span class=\"modelled\">Modelled</span> figures are no measurements: \
          the I/O that a system sent to its disk was recorded and replayed on a calculated disk, in virtual time. \
-         <span class=\"published\">Document</span> is what the source gave for its own machine. A plot has at most five lines; the \
-            tables have all figures.</p>\n<nav><ul>";
+         <span class=\"published\">Document</span> is what the source gave for its own machine. A plot has at most five lines; \
+         the tables have all figures.</p>\n<nav><ul>";
     for section in sections {
         let experiment = section.experiment;
         let _ = write!(out, "<li><a href=\"#{}\">{}</a></li>", experiment.name, escape(experiment.title));

@@ -55,7 +55,7 @@ fn each_system_is_shown_at_its_best_chunk_size() {
 #[test]
 fn rounds_are_paired_and_their_spread_is_shown() {
     let mut lines = Vec::new();
-    for (days, with, without) in [("0", 50.0, 100.0), ("5", 30.0, 100.0), ("9", 90.0, 100.0)] {
+    for (days, with, without) in [("0", 50.0, 100.0), ("5", 30.0, 100.0), ("10", 90.0, 100.0)] {
         let pairs = [("days", days), ("fill", "80")];
         lines.push(line("aging", "xfs reflink", "first pass", &pairs, 0, with));
         lines.push(line("aging", "xfs reflink", "in place", &pairs, 0, without));
@@ -64,9 +64,9 @@ fn rounds_are_paired_and_their_spread_is_shown() {
     lines.push(line("aging", "btrfs", "first pass", &[("days", "0")], 0, 5.0));
     lines.push(line("aging", "btrfs", "in place", &[("days", "0")], 1, 5.0));
     lines.push(line("aging", "btrfs", "in place", &[("days", "5")], 0, 5.0));
-    assert_eq!(bars(&lines, 1), [("xfs reflink", "0.50".to_owned(), String::new())]);
+    assert_eq!(bars(&lines, 1), [("xfs reflink", "0.50".to_owned(), "days 0, 5, 10".to_owned())]);
     let page = of(&lines).section().unwrap();
-    assert!(page.contains("xfs reflink 0.50 (0.30 to 0.90, 3 pairs)"), "{page}");
+    assert!(page.contains("xfs reflink 0.50 (0.30 to 0.90 in 3 pairs: days 0, 5, 10)"), "{page}");
     assert!(page.contains("There is no figure of btrfs:"), "{page}");
 }
 

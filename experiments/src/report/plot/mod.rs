@@ -66,7 +66,7 @@ pub fn picture(height: u32, name: &str, draw: impl FnOnce(&Area<'_>) -> Result) 
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" role=\"img\" aria-label=\"{}\">",
         super::html::escape(name)
     );
-    // What every shape says by default makes a page of a hundred plots a third larger.
+    // Every shape repeats these defaults.
     Ok(opening + &shapes.replace(" opacity=\"1\"", "").replace(" font-family=\"sans-serif\"", "").replace(" \"", "\""))
 }
 
