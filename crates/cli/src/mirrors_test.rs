@@ -369,7 +369,7 @@ fn a_volume_keeps_its_copies() {
         rc=3
 
         $ lvconvert -y --replace /dev/ubda v/m
-        E|  Logical volume v/m has no data on /dev/ubda, so nothing is to be replaced.
+        E|  Insufficient free space: 2 extents needed, but only 0 available
         rc=5
 
         $ lvconvert -y --repair v/l
@@ -416,6 +416,40 @@ fn a_volume_keeps_its_copies() {
         $ pvmove /dev/ubda
         E|  Insufficient free space: 3 extents needed, but only 0 available
         rc=5",
+    );
+}
+
+/// The copy on a disk that works goes to another one.
+#[test]
+fn a_copy_is_replaced() {
+    let mut world = made("/dev/ubda /dev/ubdb /dev/ubdc");
+    play(
+        &mut world,
+        "$ lvcreate -y -m1 -L 8M -n m v /dev/ubda /dev/ubdb
+        O|  Logical volume \"m\" created.$
+        rc=0
+
+        $ lvconvert -y --replace /dev/ubdc v/m
+        E|  Logical volume v/m has no data on /dev/ubdc, so nothing is to be replaced.
+        rc=5
+
+        $ lvconvert -y -i 0 --replace /dev/ubda v/m
+        O|  Logical volume v/m successfully converted.$
+        O|  What is written from now on may lie on /dev/ubda again: \"pvchange -x n /dev/ubda\" keeps new data away from it.$
+        rc=0
+
+        $ pvchange -x n /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0
+
+        $ lvconvert -y -i 0 --replace /dev/ubdb v/m /dev/ubda
+        O|  Logical volume v/m successfully converted.$
+        rc=0
+
+        $ lvs --noheadings -o devices v/m
+        O|  /dev/ubdc(7),/dev/ubda(7)$
+        rc=0",
     );
 }
 
