@@ -37,11 +37,16 @@ impl World<'_> {
 
     /// Runs a command, which must succeed.
     pub fn run(&self, words: &[&str]) -> Result {
+        self.say(words).map(drop)
+    }
+
+    /// The same; gives what it says.
+    pub fn say(&self, words: &[&str]) -> Result<String> {
         self.bench.go_on()?;
         let output = self.command(words).output();
         let output = output.map_err(|e| format!("{}: {e}", self.bench.settings.rowen.display()))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         }
         Err(format!("rowen {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim_end()))
     }

@@ -10,6 +10,7 @@ pub mod world;
 
 pub mod creation;
 pub mod device;
+pub mod layers;
 pub mod memory;
 pub mod plain;
 pub mod published;

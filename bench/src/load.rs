@@ -72,6 +72,8 @@ pub enum Action {
     Write,
     /// A write and then a flush, timed together.
     WriteAndFlush,
+    /// Of ten requests seven are reads and three are writes.
+    Mixed,
 }
 
 /// Which place comes next.
@@ -131,6 +133,16 @@ impl Job {
         self.first += from;
         self.limit.requests = all * (part + 1) / parts - from;
         self
+    }
+
+    /// Whether the n-th request is a read.
+    fn reads(&self, n: u64) -> bool {
+        match self.action {
+            Action::Read => true,
+            Action::Write | Action::WriteAndFlush => false,
+            // Not the number that gives the place.
+            Action::Mixed => mix(!self.seed, n) % 10 < 7,
+        }
     }
 
     /// One whole pass over the range.
@@ -289,9 +301,12 @@ impl<T: Target> Run<T> {
     async fn lane(self: Arc<Self>, mut buf: PageBuf) -> Result<Histogram, String> {
         let job = self.job;
         let mut latencies = Histogram::default();
-        let mut shared = None;
+        let mut data = Arc::default();
         if job.action != Action::Read {
-            shared = Some(Arc::new(std::mem::take(&mut buf)));
+            data = Arc::new(std::mem::take(&mut buf));
+        }
+        if job.action == Action::Mixed {
+            buf = PageBuf::zeroed(job.block as usize);
         }
         let mut now = Instant::now();
         while now - self.begun < job.limit.time && !self.failed.load(Ordering::Relaxed) {
@@ -300,9 +315,9 @@ impl<T: Target> Run<T> {
                 break;
             }
             let offset = job.offset + self.places.get(job.first + n) * job.stride;
-            match &shared {
-                None => buf = self.target.read(offset, job.block, buf).await?,
-                Some(data) => self.target.write(offset, job.block, data.clone()).await?,
+            match job.reads(job.first + n) {
+                true => buf = self.target.read(offset, job.block, buf).await?,
+                false => self.target.write(offset, job.block, data.clone()).await?,
             }
             if job.action == Action::WriteAndFlush {
                 self.target.flush().await?;
@@ -416,7 +431,7 @@ mod tests {
         let disks = PvSet::open(&pool, &[&path], OpenMode::Exclusive, IoEngine::Uring);
         std::fs::remove_file(&path).unwrap();
         let target = Arc::new(Raw { disks: Arc::new(disks.unwrap()), pv: PvIndex(0), base: 4 << 20 });
-        for action in [Action::Write, Action::Read, Action::WriteAndFlush] {
+        for action in [Action::Write, Action::Read, Action::WriteAndFlush, Action::Mixed] {
             let mut job = Job::pass(action, Order::Shuffled, 4096, 16, 4 << 20, 9);
             job.workers = 2;
             let report = run(&pool, &target, &job).unwrap();

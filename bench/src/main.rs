@@ -2,7 +2,7 @@
 
 use rowen_bench::report::table;
 use rowen_bench::world::{Bench, MIB, Settings};
-use rowen_bench::{creation, device, memory, plain, reading, recovery, redirect, removal, scattered, volumes};
+use rowen_bench::{creation, device, layers, memory, plain, reading, recovery, redirect, removal, scattered, volumes};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ devices need root. Exit code: 0 all figures reached, 1 some missed, 2 something 
 type Body = fn(&Bench) -> rowen_bench::world::Result;
 
 /// Name, about how many seconds it takes, and what it does.
-const EXPERIMENTS: [(&str, f64, Body); 12] = [
+const EXPERIMENTS: [(&str, f64, Body); 13] = [
     ("steady", 50.0, plain::steady),
     ("filling", 60.0, plain::filling),
     ("passes", 180.0, redirect::passes),
@@ -37,6 +37,7 @@ const EXPERIMENTS: [(&str, f64, Body); 12] = [
     ("scattered", 240.0, scattered::origins),
     ("removal", 200.0, removal::latency),
     ("device", 90.0, device::through),
+    ("layers", 180.0, layers::through),
     ("creation", 150.0, creation::snapshot),
     ("commands", 120.0, volumes::commands),
     ("memory", 400.0, memory::resident),
