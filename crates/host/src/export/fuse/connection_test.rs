@@ -17,6 +17,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -33,14 +34,20 @@ struct Memory {
     is_full: AtomicBool,
     pool: String,
     waiting: Mutex<Vec<Waker>>,
+    /// Bytes behind [`SIZE`].
+    more: u64,
+    /// For each write that begins: the bytes that have not been read from the kernel.
+    unread: Mutex<Vec<u64>>,
+    requests: Mutex<Option<OwnedFd>>,
 }
 
 impl Memory {
     /// What the transport promises a volume.
-    fn is_inside(offset: u64, len: u64) {
+    fn is_inside(&self, offset: u64, len: u64) {
         let sector = u64::from(SECTOR);
         assert!(offset.is_multiple_of(sector) && len.is_multiple_of(sector), "{offset} and {len} are not on sectors");
-        assert!(offset.checked_add(len).is_some_and(|end| end <= SIZE), "{offset} and {len} are not in the volume");
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.size());
+        assert!(is_inside, "{offset} and {len} are not in the volume");
     }
 
     fn let_flush(&self) {
@@ -60,7 +67,7 @@ impl Target for Memory {
     }
 
     fn size(&self) -> u64 {
-        SIZE
+        SIZE + self.more
     }
 
     fn sector(&self) -> u32 {
@@ -72,12 +79,14 @@ impl Target for Memory {
     }
 
     fn read(&self, offset: u64, len: u32, buf: PageBuf) -> BoxFuture<'_, Result<PageBuf, Errno>> {
-        Memory::is_inside(offset, len.into());
+        self.is_inside(offset, len.into());
         Box::pin(async move { Ok(buf) })
     }
 
     fn write(&self, offset: u64, len: u32, _: Arc<PageBuf>) -> BoxFuture<'_, Result<(), Errno>> {
-        Memory::is_inside(offset, len.into());
+        self.is_inside(offset, len.into());
+        let unread = self.requests.lock().as_ref().map(|fd| rustix::io::ioctl_fionread(fd).unwrap());
+        self.unread.lock().extend(unread);
         Box::pin(poll_fn(|cx| {
             self.waiting.lock().push(cx.waker().clone());
             if self.is_full.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(Ok(())) }
@@ -96,7 +105,7 @@ impl Target for Memory {
     }
 
     fn discard(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<(), Errno>> {
-        Memory::is_inside(offset, len);
+        self.is_inside(offset, len);
         Box::pin(async { Ok(()) })
     }
 
@@ -111,7 +120,7 @@ struct Served {
     connection: Arc<Connection>,
     memory: Arc<Memory>,
     has_ended: Arc<AtomicBool>,
-    _pool: Pool,
+    pool: Pool,
 }
 
 impl Served {
@@ -120,10 +129,15 @@ impl Served {
     }
 
     fn with(requests: &super::Memory, pool: &str) -> Served {
+        Served::of(requests, Memory { pool: pool.into(), ..Memory::default() })
+    }
+
+    fn of(requests: &super::Memory, memory: Memory) -> Served {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, kernels): (OwnedFd, OwnedFd) = pair.unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let memory = Arc::new(Memory { pool: pool.into(), ..Memory::default() });
+        let memory = Arc::new(memory);
+        *memory.requests.lock() = Some(ours.try_clone().unwrap());
         let pool = Pool::start(1).unwrap();
         let meter = Arc::new(Meter::for_one_thread());
         let connection = Connection::new(Arc::new(ours), memory.clone(), requests, meter);
@@ -138,7 +152,23 @@ impl Served {
         );
         let kernel = UnixDatagram::from(kernels);
         kernel.set_read_timeout(Some(LONG)).unwrap();
-        Served { kernel, connection, memory, has_ended, _pool: pool }
+        Served { kernel, connection, memory, has_ended, pool }
+    }
+
+    /// The worker does nothing until what this gives is dropped.
+    fn hold(&self) -> mpsc::Sender<()> {
+        let (release, released) = mpsc::channel();
+        let (hold, held) = mpsc::channel();
+        self.pool.spawn_on(
+            0,
+            Box::pin(async move {
+                hold.send(()).unwrap();
+                // An error: it was dropped.
+                let _ = released.recv();
+            }),
+        );
+        held.recv().unwrap();
+        release
     }
 
     /// Asks, as the kernel would or would not.
@@ -276,6 +306,30 @@ fn what_was_answered_is_counted() {
     served.end();
 }
 
+/// A disk does not wait until all large writes are copied out of the kernel.
+#[test]
+fn a_large_write_goes_out_before_the_next_are_read() {
+    const LEN: u64 = 64 << 10;
+    const WRITES: u64 = 5;
+    let served = Served::of(&super::Memory::default(), Memory { more: LEN, ..Memory::default() });
+    let args = abi::WriteIn { offset: 0, size: LEN as u32, ..Default::default() };
+    let write = [bytemuck::bytes_of(&args), &vec![1; LEN as usize]].concat();
+    rustix::net::sockopt::set_socket_send_buffer_size(&served.kernel, 1 << 20).unwrap();
+    let held = served.hold();
+    for unique in 1..=WRITES {
+        served.ask(op::WRITE, unique, &write);
+    }
+    drop(held);
+    for _ in 0..WRITES {
+        assert_eq!(served.answer().unwrap().1, 0);
+    }
+    let unread = served.memory.unread.lock().clone();
+    assert_eq!(unread.len() as u64, WRITES);
+    // The first one goes alone.
+    assert!(unread[1] > 0, "unread bytes when each write began: {unread:?}");
+    served.end();
+}
+
 /// FU3.
 #[test]
 fn it_ends_when_nothing_is_under_way() {
@@ -299,6 +353,7 @@ fn planted_bugs_are_found() {
         ("answers_twice", any),
         ("refused_silently", any),
         ("any_range", any),
+        ("batch_of_any_size", "connection_test::a_large_write_goes_out_before_the_next_are_read"),
         ("ends_under_way", "connection_test::it_ends_when_nothing_is_under_way"),
         ("budget_of_each", "connection_test::full_volumes_leave_memory_for_others"),
         ("one_class", "budget::tests::volumes_of_a_full_pool_leave_memory_for_others"),
