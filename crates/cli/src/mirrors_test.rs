@@ -448,7 +448,7 @@ fn a_copy_is_replaced() {
         rc=0
 
         $ lvs --noheadings -o devices v/m
-        O|  /dev/ubdc(7),/dev/ubda(7)$
+        O|  /dev/ubdc(16),/dev/ubda(28)$
         rc=0",
     );
 }
