@@ -69,6 +69,59 @@ impl Made {
     }
 }
 
+/// ML4: a disk is emptied under load, and leaves at once. Nothing is copied afterwards.
+fn leaves_at_once(seed: u64) {
+    let setup = setup(SegmentType::Raid1);
+    let made = made(seed, &setup);
+    let (from, group) = (PvIndex((seed % 3) as u16), made.client.group.clone());
+    made.world.run(group.set_allocatable(from, false)).unwrap();
+    let (client, moving) = (made.client.clone(), group.clone());
+    made.world.run(async {
+        moving.start_move(all_of(from)).await.unwrap();
+        client.together(loads(&made, seed, 40)).await.into_iter().for_each(|done| done.unwrap());
+        moving.move_ended().await;
+    });
+    made.world.run(group.close_without(from)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let others: Vec<usize> = (0..3).filter(|pv| *pv != usize::from(from.0)).collect();
+    let left = Setup { pvs: others.iter().map(|pv| setup.pvs[*pv].clone()).collect(), ..setup };
+    let two = mirrors::open(made.killed(seed).reordered(&others), &left, &made, None, Since::Death);
+    let runs = two.client.group.mirror_info().runs;
+    let to_do: Vec<_> = runs.iter().map(|run| (run.open_regions, run.unsure_bytes)).collect();
+    assert!(to_do.iter().all(|run| *run == (0, 0)), "seed {seed}: {to_do:?}");
+    two.judge(Since::Death);
+}
+
+#[test]
+fn a_disk_that_is_emptied_leaves_nothing_to_copy() {
+    (0..scaled(9)).for_each(leaves_at_once);
+    must_be_found("closed_unsettled", || (0..3).for_each(leaves_at_once));
+}
+
+/// MS1: metadata does not go to the disk that has the other copy of it, not even while a disk is emptied.
+fn metadata_stays_on_two_disks(seed: u64) {
+    let setup = setup(SegmentType::Raid1);
+    let made = made(seed, &setup);
+    let (from, group) = (PvIndex((seed % 3) as u16), made.client.group.clone());
+    made.world.run(group.set_allocatable(from, false)).unwrap();
+    let begun = made.world.run(group.start_move(all_of(from)));
+    begun.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    for gone in (0..3).map(PvIndex).filter(|pv| *pv != from) {
+        let mut image = made.killed(seed);
+        image.set_size(gone, 0);
+        if let Err(why) = try_open(image, &setup, &Arc::default(), Some(5)) {
+            let why = why.to_string();
+            assert!(!why.contains("both copies of some metadata"), "seed {seed}, without {}: {why}", gone.0);
+        }
+    }
+    made.world.run(group.move_ended());
+}
+
+#[test]
+fn each_disk_can_be_lost_while_one_is_emptied() {
+    (0..scaled(12)).for_each(metadata_stays_on_two_disks);
+    must_be_found("copy_moved_beside", || (0..12).for_each(metadata_stays_on_two_disks));
+}
+
 #[test]
 fn a_disk_with_legs_is_emptied_under_load() {
     (0..scaled(18)).for_each(|seed| one_is_emptied(SegmentType::Raid1, seed));
@@ -204,11 +257,11 @@ fn legs_stay_apart() {
         let made = made(3, &setup);
         let group = made.client.group.clone();
         let refused = made.world.run(group.start_move(all_of(PvIndex(1))));
-        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         let extents = group.info().pvs[0].extents;
         let to = vec![PvExtents { pv: PvIndex(0), extents: 0..extents }];
         let refused = made.world.run(group.start_move(NewMove { to, ..all_of(PvIndex(1)) }));
-        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         made.judge(Since::Death);
     }
 }

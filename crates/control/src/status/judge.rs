@@ -646,7 +646,7 @@ fn move_sentence(moving: &MoveReport) -> String {
 /// Copies that are being made equal.
 fn mirror_sentence(mirrors: &MirrorReport) -> Option<String> {
     let (left, all) = (mirrors.left_bytes(), sentence(mirrors.bytes));
-    (left > 0).then(|| format!("mirrors: {} of {all} are being copied to the disk that lacks them", sentence(left)))
+    (left > 0).then(|| format!("mirrors: {} of {all} are being copied from one disk to the other", sentence(left)))
 }
 
 /// The message about a journal that is on fewer physical volumes than possible.

@@ -186,7 +186,7 @@ fn a_mirror_that_lacks_a_copy_is_a_problem_and_one_that_gets_it_is_work() {
     let group = verdict(served(|report| {
         report.mirrors = MirrorReport { unsynced_bytes: 9 << 20, stuck_bytes: 1 << 20, single_extents: 2, ..mirrors };
     }));
-    assert_eq!(group.work[0], "mirrors: 8.00 MiB of 32.00 MiB are being copied to the disk that lacks them");
+    assert_eq!(group.work[0], "mirrors: 8.00 MiB of 32.00 MiB are being copied from one disk to the other");
     let problems: Vec<&str> = group.problems.iter().map(|problem| problem.what.as_str()).collect();
     assert_eq!(
         problems,

@@ -21,11 +21,17 @@ impl Group {
             let _ = self.repeat_last_superblock().await;
         }
         self.end_background();
-        if outcome.is_ok() && !self.core.config.read_only && !planted::is("closed_unsettled") {
-            // Legs are made equal by the next opening, if not now.
-            let _ = self.core.members.legs().close().await;
+        if outcome.is_ok() && !self.core.config.read_only {
+            self.settle_mirrors().await;
         }
         outcome
+    }
+
+    /// Nothing of mirrors has to be copied after this end. Where this fails, the next opening makes legs equal.
+    pub(super) async fn settle_mirrors(&self) {
+        if !planted::is("closed_unsettled") {
+            let _ = self.core.members.legs().close().await;
+        }
     }
 
     /// A second superblock after the last checkpoint: a copy of a physical volume that was made while the group was open is two

@@ -10,6 +10,7 @@ use super::journal_layout::{LARGEST_SHARE, is_copy_on, journal_on, outside_journ
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::map::MapError;
+use crate::planted;
 use crate::space::{AllocError, OpenArenas, Run};
 use crate::units::VgBlock;
 use std::ops::Range;
@@ -148,8 +149,9 @@ impl Group {
             let hold = self.hold_checkpoints().await;
             for (pair, copy, from) in together.iter().copied() {
                 let moving = self.core.meta.lock().pairs()[pair];
-                let Some(run) = self.run_outside(moving.blocks, ranges).await? else { return Ok(false) };
-                self.move_copy_to(run, (pair, copy), [from, moving.copies[1 - copy]]).await?;
+                let other = moving.copies[1 - copy];
+                let Some(run) = self.run_apart(moving.blocks, ranges, other).await? else { return Ok(false) };
+                self.move_copy_to(run, (pair, copy), [from, other]).await?;
             }
             drop(hold);
             self.checkpoint().await?;
@@ -198,11 +200,11 @@ impl Group {
         let uuid = self.root.lock().group.pvs[usize::from(pv.0)].uuid;
         self.quiesce().await;
         let outcome = self.checkpoint_without(pv).await;
+        self.end_background();
         match &outcome {
-            Ok(()) | Err(Error::Busy(_)) => {}
+            Ok(()) | Err(Error::Busy(_)) => self.settle_mirrors().await,
             Err(error) => self.core.journal.poison(&format!("a checkpoint failed: {error}")),
         }
-        self.end_background();
         outcome?;
         match self.core.disks.is_missing(pv) {
             // Its label names the group until it is rewritten. The group no longer names it.
@@ -255,6 +257,23 @@ impl Group {
             root.group.set_zones(placement.zones());
         }
         self.checkpoint_alone(true).await
+    }
+
+    /// A run of blocks outside of the ranges for a copy of metadata. It is on another physical volume than the other copy, where
+    /// one has room (MS1).
+    async fn run_apart(&self, blocks: u64, ranges: &[Range<u64>], other: u64) -> Result<Option<Run>> {
+        let placement = self.core.placement();
+        let beside = placement.ranges_of(placement.pv_of(VgBlock(other)).0);
+        let mut all: Vec<Range<u64>> = ranges.iter().cloned().chain(beside).collect();
+        all.sort_unstable_by_key(|range| range.start);
+        let apart = match planted::is("copy_moved_beside") {
+            true => None,
+            false => self.run_outside(blocks, &all).await?,
+        };
+        match apart {
+            Some(run) => Ok(Some(run)),
+            None => self.run_outside(blocks, ranges).await,
+        }
     }
 
     /// A run of blocks outside of the ranges, which are in order: before them, between two of them, or behind the last

@@ -83,7 +83,7 @@ impl Group {
             let needed = left.extract_if(.., is_alike).map(|part| part.blocks).sum();
             let free = self.unused_in(self.target_places(source, targets, &first)?).await?;
             if free < needed {
-                return Err(Error::NoSpace { needed, free });
+                return Err(self.no_room_for(&first, needed, free));
             }
         }
         let all = match targets {
@@ -95,6 +95,22 @@ impl Group {
             free if free < needed => Err(Error::NoSpace { needed, free }),
             _ => Ok(()),
         }
+    }
+
+    /// Why so many blocks like these, of which all have the others on the same physical volumes, cannot move.
+    fn no_room_for(&self, part: &PlacedPart, needed: u64, free: u64) -> Error {
+        let what = match part.segment {
+            SegmentType::Linear => return Error::NoSpace { needed, free },
+            SegmentType::Raid1 => "copy",
+            SegmentType::Striped => "column",
+        };
+        let extent_blocks = self.core.placement().extent_blocks;
+        Error::Invalid(format!(
+            "{} extents cannot move, because they go to no physical volume with another {what} of them, and the other ones have {} \
+             free extents. Add a physical volume (vgextend), or name other ones to move to",
+            needed / extent_blocks,
+            free / extent_blocks,
+        ))
     }
 
     fn places_not_on(&self, pvs: PvFlags) -> Vec<Range<u64>> {

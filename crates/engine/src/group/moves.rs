@@ -116,7 +116,8 @@ impl Group {
     /// Starts to move the used ones of these extents, and returns how many they are; 0: there is nothing to move.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: there are no such extents, or one is a target. [`Error::Busy`]: a move is running.
+    /// [`Error::Invalid`]: there are no such extents, or one is a target, or legs and columns have no room but beside others of the
+    /// same extents. [`Error::Busy`]: a move is running.
     /// [`Error::NoSpace`]: the targets have too few free blocks, or without the source there would be too little room for the
     /// reservations. No data has moved then.
     pub async fn start_move(self: &Arc<Self>, wanted: NewMove) -> Result<u64> {

@@ -2,7 +2,7 @@
 //!
 //! * MS1 In a group with mirrored volumes no copy of metadata stays beside the other one, where another physical volume has
 //!   room: whichever disk is lost, the other ones open the group. What was made before there were two, or while one was
-//!   away, is moved then.
+//!   away, is moved then. A copy that leaves a physical volume goes to one that has not the other copy.
 
 use super::Group;
 use crate::error::Result;
