@@ -345,3 +345,32 @@ fn what_stripes_cannot_be_is_refused() {
 ",
     );
 }
+
+/// Striped and mirrored volumes need several physical volumes with space.
+#[test]
+fn who_closes_the_last_space_is_warned() {
+    let mut world = made();
+    play(
+        &mut world,
+        "$ lvcreate -y -i 2 -l 2 -n s v
+        O|  Using default stripesize 64.00 KiB.$
+        O|  Logical volume \"s\" created.$
+        rc=0
+
+        $ pvchange -x n /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0
+
+        $ pvchange -x n /dev/ubdb
+        O|  Physical volume \"/dev/ubdb\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        E|  WARNING: No new space for striped volumes and their snapshots: it lies on 2 physical volumes at once, and 1 with free space are left. Writes that need it fail, or make a snapshot invalid.
+        rc=0
+
+        $ pvchange -x y /dev/ubda
+        O|  Physical volume \"/dev/ubda\" changed$
+        O|  1 physical volume changed / 0 physical volumes not changed$
+        rc=0",
+    );
+}

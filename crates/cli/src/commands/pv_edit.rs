@@ -9,9 +9,11 @@ use crate::report::Kind;
 use crate::report::fields::Field;
 use crate::report::index::Indexed;
 use crate::report::select::Criteria;
+use crate::roles::COPIES;
 use crate::session::Session;
-use rowen_control::protocol::Request;
+use rowen_control::protocol::{GroupReport, PvReport, Request};
 use rowen_control::units::sentence;
+use rowen_engine::group::rows_on;
 
 /// Counts of results for the last line.
 #[derive(Default)]
@@ -182,6 +184,9 @@ fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, 
         } else {
             session.change(group, Request::SetAllocatable { path: path.clone(), allocatable })?;
             is_changed = true;
+            if !allocatable {
+                warn_of_room(session, &report, path);
+            }
         }
     }
     if change.is_tagging {
@@ -189,6 +194,24 @@ fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, 
         session.change(group, Request::TagPv { path: path.clone(), add, remove })?;
     }
     Ok(if is_changed { Done::Changed } else { Done::Nothing })
+}
+
+/// Says if without this physical volume there are too few for new space of striped or mirrored volumes. Snapshots of them need
+/// it, too.
+fn warn_of_room(session: &mut Session<'_>, report: &GroupReport, without: &str) {
+    let is_left = |pv: &&PvReport| pv.is_allocatable && !pv.is_missing && pv.path != without;
+    let free: Vec<u64> = report.pvs.iter().filter(is_left).map(|pv| pv.free_extents).collect();
+    let with_room = free.iter().filter(|free| **free > 0).count();
+    let columns = report.stripes.filter(|own| own.has_volumes).map_or(0, |own| own.layout.columns.into());
+    let copies = if report.mirrors.extents > 0 { COPIES as usize } else { 0 };
+    for (kind, needed) in [("striped", columns), ("mirrored", copies)] {
+        if needed > 0 && rows_on(&free, needed) == 0 {
+            session.console.complain(format!(
+                "WARNING: No new space for {kind} volumes and their snapshots: it lies on {needed} physical volumes at once, and \
+                 {with_room} with free space are left. Writes that need it fail, or make a snapshot invalid."
+            ));
+        }
+    }
 }
 
 pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
