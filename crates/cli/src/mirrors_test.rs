@@ -369,7 +369,7 @@ fn a_volume_keeps_its_copies() {
         rc=3
 
         $ lvconvert -y --replace /dev/ubda v/m
-        E|  2 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
+        E|  Volume group \"v\": 2 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
         rc=5
 
         $ lvconvert -y --repair v/l
@@ -410,11 +410,11 @@ fn a_volume_keeps_its_copies() {
         rc=5
 
         $ pvmove -n m /dev/ubda
-        E|  3 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
+        E|  Volume group \"v\": 3 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
         rc=5
 
         $ pvmove /dev/ubda
-        E|  3 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
+        E|  Volume group \"v\": 3 extents cannot move, because they go to no physical volume with another copy of them, and the other ones have 0 free extents. Add a physical volume (vgextend), or name other ones to move to.
         rc=5",
     );
 }
