@@ -20,7 +20,8 @@ struct Peer {
     node: Option<PathBuf>,
 }
 
-fn output_of(program: &str, words: &[&str]) -> Result<String> {
+/// What a program says that ends well.
+pub(crate) fn output_of(program: &str, words: &[&str]) -> Result<String> {
     let output = Command::new(program).args(words).output().map_err(|e| format!("{program}: {e}"))?;
     if !output.status.success() {
         return Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
@@ -28,7 +29,7 @@ fn output_of(program: &str, words: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn shown(path: &Path) -> Result<&str> {
+pub(crate) fn shown(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| format!("{} is no text", path.display()))
 }
 
@@ -69,7 +70,8 @@ impl Drop for Peer {
     }
 }
 
-fn open(bench: &Bench, node: &Path) -> Result<Arc<Raw<PvSet>>> {
+/// A device as a disk by itself.
+pub(crate) fn open(bench: &Bench, node: &Path) -> Result<Arc<Raw<PvSet>>> {
     Ok(Arc::new(Raw { disks: bench.disks(node)?, pv: PvIndex(0), base: 0 }))
 }
 

@@ -2,12 +2,12 @@
 //! such a disk: what is lost between /dev/VG/LV and the disk.
 
 use crate::commands::World;
-use crate::load::{Action, Job, Order, Raw};
+use crate::device::{open, output_of, shown};
+use crate::load::{self, Action, Job, Limit, Order, Raw};
 use crate::report::{Asked, Row};
 use crate::world::{Bench, DEEP, MIB, Result, Scratch, WIDE, text};
-use rowen_engine::disk::PvIndex;
 use rowen_host::disks::PvSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,12 +24,8 @@ struct KernelLoop(PathBuf);
 
 impl KernelLoop {
     fn over(file: &Scratch) -> Result<KernelLoop> {
-        let made = Command::new("losetup").args(["--direct-io=on", "--show", "-f"]).arg(&file.path).output();
-        let made = made.map_err(|e| format!("losetup: {e}"))?;
-        match made.status.success() {
-            true => Ok(KernelLoop(String::from_utf8_lossy(&made.stdout).trim().into())),
-            false => Err(format!("losetup: {}", String::from_utf8_lossy(&made.stderr).trim_end())),
-        }
+        output_of("losetup", &["--direct-io=on", "--show", "-f", shown(&file.path)?])
+            .map(|node| KernelLoop(node.into()))
     }
 }
 
@@ -120,9 +116,8 @@ pub fn through(bench: &Bench) -> Result {
     world.run(&["vgcreate", "-y", &world.group, shown(&pv.path)?])?;
     world.run(&["lvcreate", "-y", "-L", &format!("{}M", span / MIB), "-n", "lv", &world.group])?;
     let kernel = KernelLoop::over(&loop_file)?;
-    let open = |path: &Path| Ok::<_, String>(Arc::new(Raw { disks: bench.disks(path)?, pv: PvIndex(0), base: 0 }));
-    let ours = open(&world.node("lv"))?;
-    let layers = Layers { bench, raw: bench.raw(&raw_file)?, kernel: open(&kernel.0)?, ours, world };
+    let ours = open(bench, &world.node("lv"))?;
+    let layers = Layers { bench, raw: bench.raw(&raw_file)?, kernel: open(bench, &kernel.0)?, ours, world };
     bench.fill(&layers.ours, span)?;
     let outcome = layers.all(span);
     let Layers { world, ours, raw, kernel: opened, .. } = layers;
@@ -135,10 +130,6 @@ pub fn through(bench: &Bench) -> Result {
     world.run(&["vgremove", "-f", &world.group]).map_err(text)
 }
 
-fn shown(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| format!("{} is no text", path.display()))
-}
-
 impl Layers<'_> {
     fn all(&self, span: u64) -> Result {
         let (bench, rounds) = (self.bench, self.bench.settings.rounds);
@@ -146,13 +137,9 @@ impl Layers<'_> {
             let what = load.what;
             let row = |name, what: String, asked| Row::ratio(name, what, asked, "kIOPS");
             let mut of_raw = row(load.names[0], format!("/dev/VG/LV: {what} / raw"), Asked::AtLeast(load.asked));
-            let mut of_loop = row(
-                load.names[1],
-                format!("&nbsp;&nbsp;the same / the kernel's loop device: {what}"),
-                Asked::AtLeast(1.0),
-            );
-            let mut bound =
-                row(load.names[2], format!("&nbsp;&nbsp;the kernel's loop device / raw: {what}"), Asked::Nothing);
+            let mut of_loop =
+                row(load.names[1], format!("  the same / the kernel's loop device: {what}"), Asked::AtLeast(1.0));
+            let mut bound = row(load.names[2], format!("  the kernel's loop device / raw: {what}"), Asked::Nothing);
             let mut first = load.first_pass.map(|(name, asked)| {
                 row(name, format!("/dev/VG/LV: {what}, first pass after a snapshot / raw"), Asked::AtLeast(asked))
             });
@@ -218,8 +205,7 @@ impl Layers<'_> {
         for n in 0..VOLUMES {
             let name = format!("part{n}");
             world.run(&["lvcreate", "-y", "-L", &format!("{}M", part / MIB), "-n", &name, &world.group])?;
-            let disks = bench.disks(&world.node(&name))?;
-            let disk = Arc::new(Raw { disks, pv: PvIndex(0), base: 0 });
+            let disk = open(bench, &world.node(&name))?;
             bench.fill(&disk, part)?;
             several.push(disk);
         }
@@ -227,15 +213,13 @@ impl Layers<'_> {
         let mut row = Row::ratio("layers_four", what, Asked::AtLeast(1.0), "kIOPS");
         for round in 0..bench.settings.rounds {
             let seed = round as u64 + 900;
-            let together =
-                Job { offset: 0, ..Job::pass(Action::Write, Order::Random, 4096, DEEP / VOLUMES as u32, part, seed) };
+            let mut together = Job::pass(Action::Write, Order::Random, 4096, DEEP / VOLUMES as u32, part, seed);
             let mut alone = Job::pass(Action::Write, Order::Random, 4096, DEEP, span, seed);
-            alone.limit = crate::load::Limit::time(bench.settings.slice());
-            let together = Job { limit: alone.limit, ..together };
+            (together.limit, alone.limit) = (Limit::time(bench.settings.slice()), Limit::time(bench.settings.slice()));
             let (mut four, mut one) = (0.0, 0.0);
             for _ in 0..4 {
                 let reports = std::thread::scope(|scope| {
-                    let run = |disk| scope.spawn(move || crate::load::run(pool, disk, &together));
+                    let run = |disk| scope.spawn(move || load::run(pool, disk, &together));
                     let running: Vec<_> = several.iter().map(run).collect();
                     running
                         .into_iter()
