@@ -83,7 +83,7 @@ fn leaves_at_once(seed: u64) {
     });
     made.world.run(group.close_without(from)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     let others: Vec<usize> = (0..3).filter(|pv| *pv != usize::from(from.0)).collect();
-    let left = Setup { pvs: others.iter().map(|pv| setup.pvs[*pv].clone()).collect(), ..setup };
+    let left = Setup { pvs: others.iter().map(|pv| setup.pvs[*pv]).collect(), ..setup };
     let two = mirrors::open(made.killed(seed).reordered(&others), &left, &made, None, Since::Death);
     let runs = two.client.group.mirror_info().runs;
     let to_do: Vec<_> = runs.iter().map(|run| (run.open_regions, run.unsure_bytes)).collect();
