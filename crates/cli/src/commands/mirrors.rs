@@ -107,8 +107,16 @@ pub fn replace(session: &mut Session<'_>, args: &Args, report: &GroupReport, vol
     }
     let request = Request::MoveExtents { path: path.clone(), extents: Vec::new(), to, volume: Some(name.clone()) };
     let mut left = 0;
-    for _ in 0..REPLACE_ROUNDS {
-        super::pvmove::begin(session, group, request.clone(), args)?;
+    for round in 0..REPLACE_ROUNDS {
+        match super::pvmove::begin(session, group, request.clone(), args) {
+            // What was found after the first round may not be there any more, or may have to stay.
+            Err(failure) if round > 0 => {
+                session.tell(&failure);
+                left = extents_on(session, report, name, &path)?;
+                break;
+            }
+            outcome => outcome?,
+        }
         if session.is_test || args.has(Opt::MoveBackground) {
             return Ok(());
         }
