@@ -7,7 +7,7 @@
 //!   blocks are *unproven*: a read of them fails, on any physical volume. They are compared when the disk returns. If
 //!   they hold the record's data, they become normal blocks. If not, they stay an error until they are written again.
 //!   Until then no write goes to them in place: it goes to another block, as for a shared block. Each checkpoint has
-//!   the list of unproven blocks.
+//!   the list of unproven blocks. Blocks whose numbers end with free extents are taken out of it.
 
 use crate::disk::{PvIndex, Segment, Segments};
 use crate::format::superblock::DATA_OFFSET;
@@ -126,6 +126,25 @@ impl Unproven {
         for (pv, offset, bytes) in leaving {
             let len = u32::try_from(bytes).expect("a run has at most MAX_BLOCKS");
             self.remove(&mut runs, &Segment { pv, offset, at: 0, len });
+        }
+    }
+
+    /// Numbers of free extents end, because they become mirrored, striped or linear ones. No data was there.
+    pub fn forget_outside(&self, placement: &Placement) {
+        if self.blocks() == 0 {
+            return;
+        }
+        for run in self.list() {
+            let (mut at, end) = (run.start, run.start + run.len);
+            for placed in placement.runs().iter().filter(|placed| placed.end > run.start && placed.start < end) {
+                if at < placed.start {
+                    self.forget_range(&(at..placed.start));
+                }
+                at = placed.end;
+            }
+            if at < end {
+                self.forget_range(&(at..end));
+            }
         }
     }
 

@@ -406,6 +406,9 @@ impl Group {
 
     /// From now on blocks lie there. The checkpoint that names this table frees the new numbers.
     pub(super) fn change_zones_of_mirrors(&self, new: &Arc<Placement>, freed: Vec<Range<u64>>) {
+        if !planted::is("unproven_outlive_extents") {
+            self.core.members.unproven.forget_outside(new);
+        }
         let _gate = self.core.gate.read();
         let catalog = self.catalog.read();
         {
