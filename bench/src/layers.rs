@@ -146,24 +146,15 @@ impl Layers<'_> {
             for round in 0..rounds {
                 bench.step("through block devices", (n * rounds + round) as f64 / (LOADS.len() * rounds) as f64);
                 let job = load.job(span, round as u64 * 100 + 3);
-                let pair = |row: &mut Row, a: &Disk, b: &Disk| {
-                    let (a, b) = bench.in_turn(4, (a, &job), (b, &job))?;
-                    row.add(a.kiops(), b.kiops());
-                    Ok::<_, String>(())
-                };
-                pair(&mut of_raw, &self.ours, &self.raw)?;
-                pair(&mut of_loop, &self.ours, &self.kernel)?;
-                pair(&mut bound, &self.kernel, &self.raw)?;
+                self.compare(&mut of_raw, &self.ours, &self.raw, &job)?;
+                self.compare(&mut of_loop, &self.ours, &self.kernel, &job)?;
+                self.compare(&mut bound, &self.kernel, &self.raw, &job)?;
                 if let Some(first) = &mut first {
                     // A sequential load that goes around would come back to what it has written.
                     let requests = job.limit.requests.min(span / u64::from(job.block));
                     let mut job = Job { seed: job.seed + 50, ..job };
                     job.limit.requests = requests;
-                    self.with_snapshot(|| {
-                        let (ours, raw) = bench.in_turn(4, (&self.ours, &job), (&self.raw, &job))?;
-                        first.add(ours.kiops(), raw.kiops());
-                        Ok(())
-                    })?;
+                    self.with_snapshot(|| self.compare(first, &self.ours, &self.raw, &job))?;
                 }
             }
             bench.add(of_raw);
@@ -172,6 +163,13 @@ impl Layers<'_> {
             first.into_iter().for_each(|row| bench.add(row));
         }
         self.side_by_side(span)
+    }
+
+    /// A round of a row: the same load on both, in turn.
+    fn compare(&self, row: &mut Row, ours: &Disk, other: &Disk, job: &Job) -> Result {
+        let (ours, other) = self.bench.in_turn(4, (ours, job), (other, job))?;
+        row.add(ours.kiops(), other.kiops());
+        Ok(())
     }
 
     /// Does something while a new snapshot is held, removes it, and waits until its space is free.
