@@ -1,5 +1,6 @@
 //! pvchange, pvresize and pvck: physical volumes that exist already.
 
+use super::places::free_on_each;
 use super::reports::{named_devices, places};
 use crate::backend::LabelledPv;
 use crate::failure::{Failure, Result};
@@ -11,7 +12,7 @@ use crate::report::index::Indexed;
 use crate::report::select::Criteria;
 use crate::roles::COPIES;
 use crate::session::Session;
-use rowen_control::protocol::{GroupReport, PvReport, Request};
+use rowen_control::protocol::{GroupReport, Request};
 use rowen_control::units::sentence;
 use rowen_engine::group::rows_on;
 
@@ -177,7 +178,7 @@ fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, 
     };
     let mut is_changed = change.is_tagging || is_ignoring;
     if let Some(allocatable) = change.allocatable {
-        let report = session.report_of(group, Vec::new())?;
+        let mut report = session.report_of(group, Vec::new())?;
         if report.pvs.iter().any(|pv| pv.path == *path && pv.is_allocatable == allocatable) {
             let how = if allocatable { "allocatable" } else { "unallocatable" };
             session.console.complain(format!("Physical volume \"{path}\" is already {how}."));
@@ -185,7 +186,8 @@ fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, 
             session.change(group, Request::SetAllocatable { path: path.clone(), allocatable })?;
             is_changed = true;
             if !allocatable {
-                warn_of_room(session, &report, path);
+                report.pvs.iter_mut().filter(|pv| pv.path == *path).for_each(|pv| pv.is_allocatable = false);
+                warn_of_room(session, &report)?;
             }
         }
     }
@@ -196,11 +198,9 @@ fn change_one(session: &mut Session<'_>, label: &LabelledPv, change: &PvChange, 
     Ok(if is_changed { Done::Changed } else { Done::Nothing })
 }
 
-/// Says if without this physical volume there are too few for new space of striped or mirrored volumes. Snapshots of them need
-/// it, too.
-fn warn_of_room(session: &mut Session<'_>, report: &GroupReport, without: &str) {
-    let is_left = |pv: &&PvReport| pv.is_allocatable && !pv.is_missing && pv.path != without;
-    let free: Vec<u64> = report.pvs.iter().filter(is_left).map(|pv| pv.free_extents).collect();
+/// Says if there are too few physical volumes for new space of striped or mirrored volumes. Snapshots of them need it, too.
+fn warn_of_room(session: &mut Session<'_>, report: &GroupReport) -> Result {
+    let free = free_on_each(session, report, &[])?;
     let with_room = free.iter().filter(|free| **free > 0).count();
     let columns = report.stripes.filter(|own| own.has_volumes).map_or(0, |own| own.layout.columns.into());
     let copies = if report.mirrors.extents > 0 { COPIES as usize } else { 0 };
@@ -212,6 +212,7 @@ fn warn_of_room(session: &mut Session<'_>, report: &GroupReport, without: &str) 
             ));
         }
     }
+    Ok(())
 }
 
 pub fn resize(session: &mut Session<'_>, args: &Args) -> Result {
