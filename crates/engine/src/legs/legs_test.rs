@@ -437,6 +437,47 @@ fn a_late_write_that_a_replacement_lacks_is_copied() {
     must_be_found("late_write_missed", a_late_write_fails);
 }
 
+/// ML12, ML9: the replacement becomes this leg while a write is in flight, which this disk does not take. What the write
+/// ends with, and the disks without which the group goes on.
+fn late_write_that_fails(replaced_leg: usize, failing: u16) -> (std::result::Result<(), DiskError>, Vec<u16>) {
+    let made = replaced();
+    made.legs.count_replacement().unwrap();
+    *made.driven.held_kind.lock() = Some(DiskOpKind::Write);
+    let late = made.write(0, 9);
+    made.driven.run();
+    let mut legs = run().legs;
+    legs[replaced_leg] = Leg { pv: PvIndex(2), offset: DATA_OFFSET };
+    let mut end = pin!(made.legs.set_runs(vec![MirroredRun { legs, ..run() }]));
+    assert!(now(end.as_mut()).is_none(), "a write is in flight");
+    *made.driven.failing.lock() = Some((failing, 5));
+    made.driven.release();
+    let outcome = made.finish(late).map(drop);
+    let told = made.driven.told.lock().iter().map(|error| error.pv.0).collect();
+    (outcome, told)
+}
+
+fn the_leg_beside_a_replacement_fails_late() {
+    for (replaced_leg, staying) in [(0, 1), (1, 0)] {
+        let (outcome, told) = late_write_that_fails(replaced_leg, staying);
+        assert!(outcome.is_err_and(|error| error.pv.0 == staying), "the group goes on without the disk first");
+        assert_eq!(told, [staying], "the replacement has it");
+    }
+}
+
+fn the_leg_that_was_left_fails_late() {
+    for (replaced_leg, left) in [(0, 0), (1, 1)] {
+        assert_eq!(late_write_that_fails(replaced_leg, left), (Ok(()), Vec::new()), "both legs have it");
+    }
+}
+
+#[test]
+fn a_late_write_needs_the_new_legs_only() {
+    the_leg_beside_a_replacement_fails_late();
+    must_be_found("staying_leg_kept", the_leg_beside_a_replacement_fails_late);
+    the_leg_that_was_left_fails_late();
+    must_be_found("left_leg_must_write", the_leg_that_was_left_fails_late);
+}
+
 #[test]
 fn a_replacement_that_fails_writes_is_no_leg() {
     a_replacement_fails_writes();

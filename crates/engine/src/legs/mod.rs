@@ -40,7 +40,9 @@
 //!   replacement, too, and their bits stay set until it has them. A window is copied while no write to it is in flight. A
 //!   write that the replacement does not take ends the replacing, and is answered. From the moment at which a table that
 //!   names the replacement may be on a disk, such a write fails instead, as on a leg (ML9). Only when that table is durable
-//!   writes go to the old leg no more. So whichever table is found, its two legs have all that was answered.
+//!   writes go to the old leg no more. So whichever table is found, its two legs have all that was answered. A write that was
+//!   in flight then needs the new legs only: if the old one fails it, it is answered; if the other one fails it, the group
+//!   stops and goes on without that disk.
 
 mod compare;
 mod copy;

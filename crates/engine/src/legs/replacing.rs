@@ -1,7 +1,7 @@
 //! What changes in memory when the replacing of a leg ends (ML12).
 
 use super::state::{State, Unsure};
-use super::table::{Place, Table, whole};
+use super::table::{Piece, Place, Table, place_of, whole};
 use super::types::MirroredRun;
 
 /// What may differ in runs that have a replacement as a leg from now on.
@@ -36,6 +36,22 @@ impl State {
             run.replacement.is_none_or(|leg| !new.at(&(leg.pv, leg.offset..leg.offset + 1)).is_empty())
         };
         self.replacing.is_counted && !self.table.runs().all(is_leg)
+    }
+
+    /// Which leg of a piece is one still, beside the replacement, which has become one.
+    pub fn leg_beside_replacement(&self, piece: &Piece) -> Option<usize> {
+        let replacement = piece.replacement?;
+        let parts = self.table.at(&place_of(&replacement));
+        let bytes: u64 = parts.iter().map(|(_, _, place)| place.1.end - place.1.start).sum();
+        let is_beside = |staying: &usize| {
+            let own = piece.legs[*staying];
+            parts.iter().all(|(leg, run, _)| {
+                let (here, other) = (run.legs[*leg], run.legs[1 - leg]);
+                // As far apart as in the piece.
+                other.pv == own.pv && other.offset + replacement.offset == own.offset + here.offset
+            })
+        };
+        (bytes == u64::from(replacement.len)).then(|| [0, 1].into_iter().find(is_beside)).flatten()
     }
 
     /// The runs are to be others. Returns what is known to differ where a replacement becomes a leg, and the places to which

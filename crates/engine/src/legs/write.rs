@@ -104,11 +104,26 @@ impl Legs {
         let failed = outcomes.iter().find_map(|(leg, outcome)| Some((*leg, outcome.err()?)));
         let replaced = self.write_replacement_again(op, piece, begun, failed.is_some()).await;
         let Some((leg, error)) = failed else { return replaced };
+        let staying = replaced.ok().and_then(|()| self.state.lock().leg_beside_replacement(piece));
+        if let Some((_, outcome)) = outcomes.iter().find(|(leg, _)| Some(*leg) == staying) {
+            return self.end_beside_replacement(*outcome, error);
+        }
         if outcomes.len() == 2 {
             let has_it = outcomes.iter().find(|(_, outcome)| outcome.is_ok()).map(|(leg, _)| *leg);
             self.differ(piece, leg, has_it, error);
         }
         Err(error)
+    }
+
+    /// A write failed on a leg, and its replacement, which has it, became a leg meanwhile. `staying`: the outcome on the leg
+    /// beside it. Without that one the group goes on; what happened on the leg that was left does not matter (ML9, ML12).
+    fn end_beside_replacement(&self, staying: Result<(), DiskError>, error: DiskError) -> Result<(), DiskError> {
+        match staying {
+            Ok(()) if planted::is("left_leg_must_write") => return Err(error),
+            Err(error) if !error.is_no_room() && !planted::is("staying_leg_kept") => self.fail(error),
+            _ => {}
+        }
+        staying
     }
 
     /// A write to a piece failed on a leg: the group goes on without it, or the legs may differ from now on (ML9).
