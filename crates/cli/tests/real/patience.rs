@@ -1,7 +1,7 @@
 //! What only shows something ends, whatever hangs (PA1).
 
 use crate::held_up::soon;
-use crate::world::{MIB, Stopped, World, tool};
+use crate::world::{Looped, MIB, Stopped, World, tool};
 use std::time::{Duration, Instant};
 
 /// What shows all groups.
@@ -108,4 +108,24 @@ fn planted_bugs_are_found() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("running 1 test"), "{said}");
     assert!(!output.status.success() && said.contains("is held up"), "looks_wait was not found: {said}");
+}
+
+/// A separate instance reads no devices but its own (`ROWEN_SYSTEM_DIR`). Others may hang, and are nothing to it.
+#[test]
+fn a_separate_instance_lists_its_own_devices() {
+    let world = World::new("apart", 64);
+    world.ok("lvcreate -y -L 8M -n lv VG");
+    let other = Looped::new(&world.device("other", 16 * MIB));
+    let listed = |chosen: &str| {
+        let output =
+            world.command("pvs -a --noheadings -o pv_name").env("ROWEN_SCAN_DEVICES", chosen).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = world.dir.join("pv").display().to_string();
+    assert_eq!(listed(""), std::slice::from_ref(&own));
+    let mut both = [own, other.path().to_owned()];
+    both.sort();
+    assert_eq!(listed(other.path()), both);
 }

@@ -256,18 +256,22 @@ fn loop_backing(device: &Path) -> Option<PathBuf> {
     LoopDevice { number }.backing()
 }
 
-/// The block devices to read: those with a size that are not a volume of Rowen, do not lie on one (H8), and are not a
-/// part of another device.
+/// The block devices to read, by path.
 fn block_candidates() -> Vec<PathBuf> {
+    let mut found = worth_reading(sized_block_devices());
+    found.sort();
+    found
+}
+
+/// Of these devices, with their numbers, those to read: not a volume of Rowen, not on one (H8), not a part of another
+/// device, and this instance's.
+fn worth_reading(devices: impl Iterator<Item = (PathBuf, String)>) -> Vec<PathBuf> {
     let chosen = paths::scanned_devices();
     let is_seen = |path: &PathBuf| !paths::is_private_instance() || chosen.contains(path);
     let stack = Stack::read();
     let is_on_volume = |numbers: &str| stack.lies_on_volume(numbers) && !planted::is("looks_at_volumes");
     let is_worth = |numbers: &str| !is_on_volume(numbers) && !stack::is_component(numbers);
-    let devices = sized_block_devices().filter(|(path, numbers)| is_seen(path) && is_worth(numbers));
-    let mut found: Vec<PathBuf> = devices.map(|(path, _)| path).collect();
-    found.sort();
-    found
+    devices.filter(|(path, numbers)| is_seen(path) && is_worth(numbers)).map(|(path, _)| path).collect()
 }
 
 /// What the kernel calls a drive for discs in `device/type`. An empty one has a size all the same, and the kernel logs each
@@ -286,19 +290,15 @@ fn sized_block_devices() -> impl Iterator<Item = (PathBuf, String)> {
 }
 
 impl Scan {
-    /// The block devices that are not physical volumes, with their size, by path. Without volumes and devices on
-    /// volumes.
+    /// The block devices that a search reads and that are not physical volumes, with their size, by path.
     pub fn others(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
-        let stack = Stack::read();
         // A device with a name of its own is known by that name.
         let named = std::fs::read_dir("/dev/mapper").into_iter().flatten().flatten().map(|entry| entry.path());
         let named = named.filter_map(|path| match Identity::of(&path)? {
             Identity::Block(device) => Some((path, holders::device_name(device))),
             Identity::File(..) => None,
         });
-        let devices = named.chain(sized_block_devices());
-        let paths: Vec<PathBuf> =
-            devices.filter(|(_, numbers)| !stack.lies_on_volume(numbers)).map(|(path, _)| path).collect();
+        let paths = worth_reading(named.chain(sized_block_devices()));
         let mut seen = self.identities.clone();
         let found = paths.iter().zip(probe::probe(&paths)?).filter_map(|(path, found)| Some((path, found?)));
         let others = found.filter(|(_, found)| seen.insert(found.identity));
