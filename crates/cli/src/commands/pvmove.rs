@@ -48,7 +48,10 @@ pub fn run(session: &mut Session<'_>, args: &Args) -> Result {
     if report.moving.as_ref().is_some_and(|moving| moving.path == from) && !session.is_test {
         session.console.say(format!("Detected pvmove in progress for {from}."));
         if !targets.is_empty() || args.has(Opt::Name) || source.contains(':') {
-            session.console.complain("WARNING: Ignoring remaining command line arguments.");
+            session.console.complain(format!(
+                "WARNING: Ignoring remaining command line arguments: they do not change a move that is under way. To move other \
+                 extents, or elsewhere, end it first: \"pvmove --abort {from}\"."
+            ));
         }
         return match args.has(Opt::MoveBackground) {
             true => Ok(()),
@@ -180,8 +183,8 @@ impl Watch {
             let now = status(session, group)?;
             if let Some(before) = last.as_ref().filter(|before| before.path != now.path) {
                 return Err(Failure::failed(format!(
-                    "Moving extents off {} did not go on after the server of volume group {group} was replaced;  \
-                     \"rowen history {group}\" says why. What was moved stays where it is; the same command moves the rest.",
+                    "Moving extents off {} did not go on after the server of volume group {group} was replaced: \
+                     \"rowen events {group}\" says why. What was moved stays where it is; the same command moves the rest.",
                     before.path
                 )));
             }

@@ -273,7 +273,7 @@ fn a_move_is_seen_in_reports() {
         again.status.success() && out.contains(&format!("Detected pvmove in progress for {source}.")),
         "{out}{err}"
     );
-    assert!(err.contains("Ignoring remaining command line arguments."), "{err}");
+    assert!(err.contains("Ignoring remaining command line arguments"), "{err}");
     assert!(out.contains("Moved: 100.00%"), "{out}");
     assert!(!world.ok("lvs -a VG").contains("pvmove0"));
     assert_eq!(world.ok("pvs --noheadings -o pv_attr a").trim(), "u--");

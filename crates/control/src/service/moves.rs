@@ -3,7 +3,7 @@
 use super::failure::{Failure, Result};
 use super::platform::MoveNote;
 use super::state::Service;
-use super::wanted_move::WantedMove;
+use super::wanted_move::{EndedMove, WantedMove};
 use crate::history::What;
 use crate::protocol::{ErrorKind, MoveReport, Outcome, PvPart};
 use rowen_engine::disk::PvIndex;
@@ -11,7 +11,7 @@ use rowen_engine::error::Error;
 use rowen_engine::group::{MoveProgress, NewMove, PvExtents};
 use rowen_engine::planted;
 use rowen_engine::units::BLOCK_SIZE;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a request that stops a move waits for its end.
@@ -93,6 +93,7 @@ impl Service {
             let is_interrupted =
                 self.group.failed().is_err() || self.group.move_progress().failed == Some(Error::Closed);
             if !is_interrupted {
+                self.tell_end_of_move();
                 self.forget_move();
             }
             return;
@@ -122,8 +123,7 @@ impl Service {
 
     fn go_on_moving(&self, note: MoveNote) {
         let Some(wanted) = self.move_of(&note) else {
-            self.event(What::Changed, "the move ends: a volume or physical volume that it needs was removed");
-            return self.forget_move();
+            return self.not_resumed(note, "a volume or physical volume that it needs was removed");
         };
         let path = self.platform.members.path(wanted.from).unwrap_or_default();
         if let Err(error) = self.group.may_move() {
@@ -135,20 +135,49 @@ impl Service {
         match self.begin_move(note, wanted) {
             Ok(0) => {
                 self.forget_move();
-                self.wanted_move.lock().ended = Some(ended).filter(|_| !planted::is("end_of_move_forgotten"));
+                let end = Some(EndedMove { note: ended, failed: None });
+                self.wanted_move.lock().ended = end.filter(|_| !planted::is("end_of_move_forgotten"));
             }
             Ok(total) => {
                 let left = format!("{total} extents of physical volume {} are still to be moved", path.display());
                 self.event(What::Changed, &format!("the move goes on after the server was replaced: {left}"));
             }
-            Err(failure) => {
-                self.event(
-                    What::Changed,
-                    &format!("the move off physical volume {} does not go on: {}", path.display(), failure.message),
-                );
-                self.forget_move();
-            }
+            Err(failure) => self.not_resumed(ended, failure.message.trim_end_matches('.')),
         }
+    }
+
+    /// A move of an earlier server does not go on.
+    fn not_resumed(&self, note: MoveNote, why: &str) {
+        let source = match self.path_of_pv(&note.from) {
+            Some(path) => format!("physical volume {}", path.display()),
+            None => "a physical volume that was removed".into(),
+        };
+        self.event(What::Changed, &format!("the move off {source} does not go on: {why}"));
+        self.forget_move();
+        self.wanted_move.lock().ended = Some(EndedMove { note, failed: Some(format!("{why}.")) });
+    }
+
+    /// The move of this server has ended: the group's history says how.
+    fn tell_end_of_move(&self) {
+        let end = self.move_report(self.group.move_progress());
+        let of = format!("{} of {} extents", end.moved, end.total);
+        let line = match (&end.failed, end.unreadable) {
+            (Some(why), _) => {
+                format!("the move off physical volume {} failed after {of}: {}", end.path, why.trim_end_matches('.'))
+            }
+            (None, 0) => format!("{} extents of physical volume {} were moved", end.moved, end.path),
+            (None, some) => {
+                let path = &end.path;
+                format!("{of} of physical volume {path} were moved; {some} cannot be read, and stay where they are")
+            }
+        };
+        self.event(What::Changed, &line);
+    }
+
+    /// Where the physical volume with this UUID is, if it is in the group.
+    fn path_of_pv(&self, uuid: &[u8; 16]) -> Option<PathBuf> {
+        let place = self.group.info().pvs.iter().position(|pv| pv.uuid.0 == *uuid)?;
+        self.platform.members.path(PvIndex(u16::try_from(place).ok()?))
     }
 
     /// The noted move, with the current numbers of the physical volumes. None: one of them, or the volume, is gone.
@@ -215,19 +244,17 @@ impl Service {
         let info = self.group.info();
         let extent_bytes = info.extent_blocks * BLOCK_SIZE;
         let is_own = begun.is_some() || progress.is_running;
-        let path = |note: &MoveNote| {
-            let place = info.pvs.iter().position(|pv| pv.uuid.0 == note.from).and_then(|at| u16::try_from(at).ok());
-            let path = place.and_then(|at| self.platform.members.path(PvIndex(at))).unwrap_or_default();
-            path.display().to_string()
-        };
-        if let Some(note) = ended.filter(|_| !is_own) {
-            let bytes = note.total * extent_bytes;
+        let path = |note: &MoveNote| self.path_of_pv(&note.from).unwrap_or_default().display().to_string();
+        if let Some(EndedMove { note, failed }) = ended.filter(|_| !is_own) {
+            // How much of one that was not resumed had moved, nobody knows.
+            let (moved, bytes) = if failed.is_some() { (0, 0) } else { (note.total, note.total * extent_bytes) };
             return MoveReport {
                 path: path(&note),
-                moved: note.total,
+                moved,
                 total: note.total,
                 copied_bytes: bytes,
-                total_bytes: bytes,
+                total_bytes: note.total * extent_bytes,
+                failed,
                 ..MoveReport::default()
             };
         }
@@ -253,12 +280,20 @@ impl Service {
             total,
             unreadable: progress.unreadable,
             is_stopped,
-            failed: progress.failed.filter(|_| !is_stopped).map(|error| self.failure(&error, "").message),
+            failed: progress.failed.filter(|_| !is_stopped).map(|error| self.why_failed(&error)),
             waits: None,
             copied_bytes: before * extent_bytes + own_bytes,
             total_bytes: total * extent_bytes,
             seconds: begun.map_or(0, |begun| begun.elapsed().as_secs()),
             own_bytes,
+        }
+    }
+
+    fn why_failed(&self, error: &Error) -> String {
+        match error {
+            // There was room when it began.
+            Error::NoSpace { .. } => "No physical volume to which the extents may go has room any more, or new data is kept away from it (\"pvchange -x n\").".into(),
+            error => self.failure(error, "").message,
         }
     }
 

@@ -136,7 +136,6 @@ fn a_move_that_was_stopped_or_is_of_another_boot_does_not_go_on() {
     assert!(!status(&world).is_running);
 }
 
-/// The physical volume has left before a successor could go on.
 /// While all of a physical volume moves no space is taken from it; whether some is afterwards is said at any time.
 #[test]
 fn whether_the_source_is_allocatable_is_changed_while_it_moves() {
@@ -155,12 +154,51 @@ fn whether_the_source_is_allocatable_is_changed_while_it_moves() {
     assert!(!takes(&world), "it is forgotten");
 }
 
+/// The history of a group says how each move ended.
+#[test]
+fn the_end_of_a_move_is_in_the_history() {
+    let world = made();
+    let Outcome::Moving(begun) = ask(&world, wanted()) else { panic!("it begins") };
+    ended(&world);
+    world.service.continue_move();
+    world.service.continue_move();
+    let told = || world.notes.events.lock().iter().filter(|(_, line)| line.contains("were moved")).count();
+    assert_eq!(told(), 1, "{:?}", world.notes.events.lock());
+    let line = format!("{} extents of physical volume /dev/b were moved", begun.total);
+    assert!(world.notes.events.lock().iter().any(|(_, told)| told.contains(&line)));
+}
+
+/// New data is kept away from where the extents go.
+#[test]
+fn a_move_without_room_any_more_says_so() {
+    let world = made();
+    ask(&world, wanted());
+    done(&world, Request::SetAllocatable { path: "/dev/a".into(), allocatable: false });
+    let end = ended(&world);
+    world.service.continue_move();
+    let why = end.failed.expect("it cannot go on");
+    assert!(why.contains("pvchange -x n") && !why.contains("0 available"), "{why}");
+    let events = world.notes.events.lock();
+    assert!(
+        events.iter().any(|(_, told)| told.contains("the move off physical volume /dev/b failed after ")),
+        "{events:?}"
+    );
+}
+
+/// The physical volume has left before a successor could go on.
 #[test]
 fn a_move_off_what_has_left_is_forgotten() {
     let world = made();
     ask(&world, wanted());
     let world = world.killed().unwrap();
     let note = world.notes.moving.lock().clone().unwrap();
+    // A target.
+    *world.notes.moving.lock() = Some(MoveNote { to: vec![([9; 16], 0, 1)], ..note.clone() });
+    world.service.continue_move();
+    let end = status(&world);
+    assert!(!end.is_running && end.path == "/dev/b", "{end:?}");
+    assert_eq!(end.failed.as_deref(), Some("a volume or physical volume that it needs was removed."));
+    let world = world.killed().unwrap();
     *world.notes.moving.lock() = Some(MoveNote { from: [9; 16], ..note.clone() });
     world.service.continue_move();
     assert!(!status(&world).is_running);

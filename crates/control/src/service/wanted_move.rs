@@ -20,6 +20,14 @@ pub struct WantedMove {
     pub before: u64,
     /// Why it could not be resumed yet.
     pub waits: Option<String>,
-    /// A move that had ended when its server died. A client that waits for it gets the end from this server.
-    pub ended: Option<MoveNote>,
+    /// The end of a move that another server began. A client that waits for it gets the end from this server.
+    pub ended: Option<EndedMove>,
+}
+
+/// A move that had ended when its server died, or that could not be resumed.
+#[derive(Clone)]
+pub struct EndedMove {
+    pub note: MoveNote,
+    /// Why it ended early.
+    pub failed: Option<String>,
 }
