@@ -316,8 +316,11 @@ fn replaced(seed: u64) {
     let two = open(image, &left, &without, None, Since::Death);
     let single = two.client.group.mirror_info().single;
     assert!(single > 0, "seed {seed}");
+    // As where no disk had room for the journal that one took with it.
+    two.world.run(two.client.group.drop_second_journal()).unwrap();
     let repaired = two.world.run(two.client.group.repair_mirrors(&[])).unwrap();
     assert_eq!((repaired, two.client.group.mirror_info().single), (single, 0), "seed {seed}");
+    assert_eq!(two.client.group.info().journal_copies, 2, "seed {seed}: each disk can be lost");
     for done in two.world.run(two.client.together(loads(&two, seed + 20, 60))) {
         done.unwrap();
     }
@@ -335,6 +338,7 @@ fn legs_of_a_disk_that_was_removed_are_replaced() {
     for seed in 0..scaled(12) {
         replaced(seed);
     }
+    must_be_found("journal_not_repaired", || replaced(0));
 }
 
 /// A disk was removed for good, and its legs were not replaced. The other disk is not cut where the only legs are.

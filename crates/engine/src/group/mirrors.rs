@@ -13,6 +13,7 @@
 //! made while a physical volume is out (MB3). All of that holds for striped extents too ([`striped`](super::striped)).
 
 use super::Group;
+use super::journal_layout::LARGEST_SHARE;
 use super::moves::{TableClaim, ZONES_KEPT};
 use crate::disk::{DiskError, PvIndex};
 use crate::error::{Error, Result};
@@ -55,6 +56,8 @@ pub struct MirrorInfo {
     pub free_extents: u64,
     /// Extents that have only one leg, because the physical volume of the other one was removed.
     pub single: u64,
+    /// Extents of which one leg is there, and no other one, by its physical volume: they need others elsewhere.
+    pub lacking: BTreeMap<PvIndex, u64>,
     /// Bytes of regions whose legs may differ, and that are being made equal.
     pub unsynced: u64,
     /// The bytes of all mirrored extents.
@@ -279,16 +282,23 @@ impl Group {
         let placement = self.core.placement();
         let mirrored = placement.runs().iter().filter(|run| run.is_mirrored);
         let extents = |blocks: u64| blocks / placement.extent_blocks;
+        let (out, mut lacking) = (self.out(), BTreeMap::new());
         let (mut all, mut single) = (0, 0);
         for run in mirrored {
-            all += run.end - run.start;
-            single += if run.second.is_none() { run.end - run.start } else { 0 };
+            let blocks = run.end - run.start;
+            all += blocks;
+            single += if run.second.is_none() { blocks } else { 0 };
+            let mut there = run.legs().filter(|(pv, _)| !out.has(usize::from(*pv)));
+            if let (Some((pv, _)), None) = (there.next(), there.next()) {
+                *lacking.entry(PvIndex(pv)).or_default() += extents(blocks);
+            }
         }
         let runs = self.core.members.legs().report();
         MirrorInfo {
             extents: extents(all),
             free_extents: extents(self.core.space.lock().available_for(SegmentType::Raid1)),
             single: extents(single),
+            lacking,
             unsynced: runs.iter().map(|run| run.unsure_bytes).sum(),
             bytes: all * BLOCK_SIZE,
             is_catching_up: self.core.members.legs().is_catching_up(),
@@ -424,7 +434,8 @@ impl Group {
     }
 
     /// Gives a second leg to mirrored extents that lost it with a physical volume that was removed, on these places or
-    /// anywhere. The legs are filled in the background. Returns how many extents got one.
+    /// anywhere. The legs are filled in the background. The journal gets a second copy, too, if another disk has room for it.
+    /// Returns how many extents got one.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: other physical volumes have too few free extents. Some may have got a second leg by then.
@@ -456,6 +467,10 @@ impl Group {
 
     async fn repair_mirrors_alone(self: &Arc<Self>, on: &[PvExtents]) -> Result<u64> {
         let extent_blocks = self.core.placement().extent_blocks;
+        // With one copy of the journal, the disk that has it could still not be lost. It comes first: copies may fill the disk.
+        if !planted::is("journal_not_repaired") {
+            let _may_have_no_room = self.add_second_journal(LARGEST_SHARE).await;
+        }
         let mut repaired = 0;
         while single_run(&self.core.placement()).is_some() {
             repaired += self.add_leg(on).await? / extent_blocks;
