@@ -134,6 +134,10 @@ events! {
     SnapshotDropped "snapshot-dropped";
     /// A snapshot was merged, or its merge waits.
     Merged "merged";
+    /// Copies that a disk took with it were made anew without a person.
+    Repaired "repaired";
+    /// They could not be.
+    NotRepaired "not-repaired";
     /// The copies of a mirrored volume were compared.
     Scrubbed "scrubbed";
     /// The group has another name, or another physical volume.

@@ -25,6 +25,8 @@ pub enum Kind {
     RequestMemory,
     /// The layout of volumes.
     Layout,
+    /// What is done about a disk that mirrored volumes have lost.
+    FaultPolicy,
     /// A string, or a number.
     Text,
     /// A list of strings.
@@ -58,10 +60,12 @@ pub const KNOWN: &[Setting] = &[
     unset("activation/auto_activation_volume_list", Kind::Texts),
     unset("activation/read_only_volume_list", Kind::Texts),
     setting("activation/monitoring", Kind::Switch, "1"),
+    setting("activation/raid_fault_policy", Kind::FaultPolicy, "\"warn\""),
     setting("activation/snapshot_autoextend_threshold", Kind::Count, "100"),
     setting("activation/snapshot_autoextend_percent", Kind::Count, "20"),
     setting("activation/thin_pool_autoextend_threshold", Kind::Count, "100"),
     setting("activation/thin_pool_autoextend_percent", Kind::Count, "20"),
+    setting("allocation/spare_tag", Kind::Text, "\"spare\""),
     setting("backup/backup", Kind::Switch, "1"),
     setting("backup/archive", Kind::Switch, "1"),
     setting("backup/retain_min", Kind::Count, "10"),
@@ -149,6 +153,7 @@ pub const KNOWN: &[Setting] = &[
     setting("server/request_memory", Kind::RequestMemory, "256"),
     setting("server/processor_latency", Kind::Latency, "\"auto\""),
     setting("server/rehome", Kind::Switch, "1"),
+    setting("server/repair_delay", Kind::Count, "600"),
     setting("tags/hosttags", Kind::Switch, "0"),
 ];
 
@@ -251,6 +256,8 @@ fn check(kind: Kind, entry: &Entry, value: &Value) -> Result<(), Error> {
         }
         (Kind::Layout, _) if layout(value).is_some() => Ok(()),
         (Kind::Layout, _) => refused(format!("\"{name}\" must be \"auto\", \"space\" or \"read\"")),
+        (Kind::FaultPolicy, Value::Text(word)) if word == "warn" || word == "allocate" => Ok(()),
+        (Kind::FaultPolicy, _) => refused(format!("\"{name}\" must be \"warn\" or \"allocate\"")),
         (Kind::Text, Value::Text(_) | Value::Number(_)) => Ok(()),
         (Kind::Text, _) => refused(format!("\"{name}\" must be a string in quotes")),
         (Kind::Texts, Value::Text(_)) => Ok(()),
@@ -327,6 +334,12 @@ pub struct Settings {
     pub fill_keeps: u64,
     /// `devices/issue_discards`: space that becomes free is discarded on the physical volumes.
     pub issue_discards: bool,
+    /// `activation/raid_fault_policy`: `allocate`: copies that a disk took with it are made anew without a person.
+    pub repairs_mirrors: bool,
+    /// `server/repair_delay`: after how many seconds without the disk.
+    pub repair_delay: u64,
+    /// `allocation/spare_tag`: the tag of physical volumes that wait for that.
+    pub spare_tag: String,
 }
 
 /// The layout of volumes.
@@ -373,6 +386,9 @@ impl Default for Settings {
             disk_timeout: 30,
             fill_keeps: 25,
             issue_discards: false,
+            repairs_mirrors: false,
+            repair_delay: 600,
+            spare_tag: "spare".into(),
         }
     }
 }
@@ -435,6 +451,9 @@ impl Settings {
             disk_timeout: count("server/disk_timeout").unwrap_or(usual.disk_timeout),
             fill_keeps: count("server/fill_keeps").unwrap_or(usual.fill_keeps),
             issue_discards: config.is_on("devices/issue_discards").unwrap_or(usual.issue_discards),
+            repairs_mirrors: config.text("activation/raid_fault_policy").is_some_and(|policy| policy == "allocate"),
+            repair_delay: count("server/repair_delay").unwrap_or(usual.repair_delay),
+            spare_tag: config.text("allocation/spare_tag").unwrap_or(usual.spare_tag),
         }
     }
 }
@@ -528,8 +547,10 @@ mod tests {
             ("backup {\n archive = maybe\n}", 2, "0 or 1"),
             ("backup/retain_days = -1", 1, "must not be negative"),
             ("backup/retain_days = 1.5", 1, "must be a number"),
-            ("\nallocation { }", 2, "no section \"allocation\""),
-            ("\nallocation { cling = 1 }", 2, "no section \"allocation\""),
+            ("\ndmeventd { }", 2, "no section \"dmeventd\""),
+            ("\nallocation { cling = 1 }", 2, "no setting \"allocation/cling\""),
+            ("activation { raid_fault_policy = \"remove\" }", 1, "\"warn\" or \"allocate\""),
+            ("server { repair_delay = -1 }", 1, "must not be negative"),
             ("monitor { thresholds = [0] }", 1, "1 to 100"),
             ("monitor { thresholds = 80 }", 1, "list of percentages"),
             ("monitor { command = \"alert\" }", 1, "full path"),

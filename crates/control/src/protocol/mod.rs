@@ -38,7 +38,9 @@ pub use report::{
 };
 pub use request::{Caller, Kind, PvPart, Request, SnapshotSpec, Traits, VolumeSpec};
 pub use rowen_engine::group::Layout;
-pub use status::{CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, StatusReport};
+pub use status::{
+    CheckedNodes, DiskWait, Filling, HeldVolume, MoveReport, PoolFill, PvStatus, Rehoming, RepairReport, StatusReport,
+};
 pub use transfer::{
     Attempt, Base, BlockRange, Bytes, MOST_BLOCKS, Mark, Part, Receive, ReceiveVolume, Receiving, Unfinished,
     UnfinishedVolume,

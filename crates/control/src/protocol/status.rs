@@ -60,6 +60,8 @@ pub struct StatusReport {
     /// Mirrored extents.
     #[serde(default)]
     pub mirrors: MirrorReport,
+    /// Copies that are to be made anew without a person.
+    pub repair: Option<RepairReport>,
     /// The last comparison of the copies of each mirrored volume.
     #[serde(default)]
     pub scrubs: Vec<(String, ScrubReport)>,
@@ -107,6 +109,17 @@ pub struct Rehoming {
     pub blocks: u64,
     /// Volumes that wait for their turn.
     pub waiting: u64,
+}
+
+/// Copies of mirrored extents that a disk took with it, and that are to be made anew without a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairReport {
+    /// Seconds until it begins, unless the disk returns before.
+    pub seconds: u64,
+    /// The spares that it takes; none: it takes room on the other physical volumes.
+    pub spares: Vec<String>,
+    /// Why it cannot be done.
+    pub failed: Option<String>,
 }
 
 /// A move of extents, or how the last one ended.

@@ -21,6 +21,7 @@ impl Service {
         self.end_holds();
         self.prune_bookmarks();
         self.log_scrubs();
+        self.repair_lost_copies();
     }
 
     /// Extends volumes above their threshold.

@@ -6,13 +6,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`failure`], `ending`, `wanted_move`, `permits`, `warnings`, `autoextend`, `held`, `hidden`, [`platform`] | types |
+//! | [`failure`], `ending`, `wanted_move`, `permits`, `warnings`, `autoextend`, `spares`, `held`, `hidden`, [`platform`] | types |
 //! | `state` | the [`Service`] itself, names of volumes; SV1 to SV3 |
 //! | `nodes`, `group`, `warn`, `report`, `status`, `io`, `diff` | devices of volumes; the group's attributes; reports and warnings |
 //! | `pvs`, `contents`, `rename` | physical volumes; contents of one volume for another; the group's name |
 //! | `arriving`, `transfer` | what is being received; reads and writes of what is sent |
 //! | `merge`, `bookmarks`, `holds`, `volumes`, `snapshot`, `activation`, `receive`, `life` | commands |
 //! | `handle` | each request to what carries it out |
+//! | `repair` | copies that a lost disk took with it, made anew |
 //! | `clock` | what happens without a request |
 
 mod activation;
@@ -42,9 +43,11 @@ pub mod platform;
 mod pvs;
 mod receive;
 mod rename;
+mod repair;
 mod report;
 mod scrub;
 mod snapshot;
+mod spares;
 mod state;
 mod status;
 mod transfer;

@@ -13,7 +13,7 @@ use rowen_engine::units::VolumeId;
 use std::collections::{HashMap, HashSet};
 
 /// The devices of the group's `count` physical volumes, in order.
-fn device_paths(members: &dyn Members, count: usize) -> Vec<String> {
+pub(super) fn device_paths(members: &dyn Members, count: usize) -> Vec<String> {
     (0..count)
         .map(|index| {
             let path = u16::try_from(index).ok().and_then(|index| members.path(PvIndex(index)));

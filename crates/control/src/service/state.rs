@@ -12,6 +12,7 @@ use super::held::Held;
 use super::hidden::is_hidden;
 use super::permits::ListsInForce;
 use super::platform::Platform;
+use super::spares::Repairs;
 use super::wanted_move::WantedMove;
 use super::warnings::Warnings;
 use crate::history::What;
@@ -42,6 +43,7 @@ pub struct Service {
     pub attempts: Mutex<BTreeMap<Uuid, Uuid>>,
     pub warnings: Warnings,
     pub autoextension: Autoextension,
+    pub repairs: Repairs,
     /// `server/disk_timeout`, in seconds.
     pub disk_timeout: AtomicU64,
     /// What to do about a missing disk.
@@ -84,6 +86,7 @@ impl Service {
             attempts: Mutex::new(BTreeMap::new()),
             warnings: Warnings::new(settings),
             autoextension: Autoextension::new(settings),
+            repairs: Repairs::new(settings),
             disk_timeout: AtomicU64::new(settings.disk_timeout),
             disk_wait: Mutex::default(),
             held: Held::default(),
@@ -106,6 +109,7 @@ impl Service {
         self.disk_timeout.store(settings.disk_timeout, Ordering::Relaxed);
         self.warnings.set_settings(settings);
         self.autoextension.set_settings(settings);
+        self.repairs.set_settings(settings);
         self.lists.set_own(lists);
     }
 

@@ -40,6 +40,7 @@ impl Service {
         let being_received = self.group.volumes_where(|volume| is_hidden(&volume.name));
         let is_dropped = |volume: &VolumeMeta| volume.state == VolumeState::Invalid && !is_hidden(&volume.name);
         let invalid = self.group.volumes_where(is_dropped);
+        let mirrors = self.group.mirror_info();
         let merging = self.group.volumes_where(|volume| volume.attributes.merging && volume.origin.is_some());
         let (lost_holds, held_snapshots, written_while_held) = self.held_snapshots();
         StatusReport {
@@ -72,7 +73,8 @@ impl Service {
             checks: self.checks.load(std::sync::atomic::Ordering::Relaxed),
             checked: self.group.check_progress().map(checked),
             rehoming: self.group.rehome_progress().map(rehoming),
-            mirrors: self.group.mirror_info().into(),
+            repair: self.repair_report(&mirrors),
+            mirrors: mirrors.into(),
             scrubs: self.scrubs(),
             moving: self.move_to_report(),
             copies_not_written: stats.copies_not_written,
