@@ -7,7 +7,7 @@
 
 use crate::disks::holders;
 use crate::sockets::{self, Reach};
-use crate::{archive, devices, keeper, last_failure, paths, planted, processes};
+use crate::{archive, devices, keeper, last_failure, paths, planted, processes, witness};
 use devices::Scan;
 use rowen_control::names;
 use rowen_control::protocol::{self, Caller, ErrorKind, GroupReport, Outcome, Request};
@@ -406,6 +406,7 @@ fn members(scan: &Scan, name: &str, older: &[Uuid]) -> MembersSeen {
         is_there: pv.is_some(),
         is_out: out.contains(&uuid),
         is_older: older.contains(&uuid),
+        is_cut: witness::was_cut(uuid),
         is_silent: false,
     };
     MembersSeen::Found(scan.members(name).into_iter().map(member).collect())

@@ -2,7 +2,7 @@
 
 use super::output::{GroupStatus, Problem, PvState, PvWord, State, Status, WaitingVolume};
 use super::seen::{KeeperSeen, MembersSeen, Process, PvSeen, Seen, ServerSeen, Survey};
-use crate::protocol::{DiskWait, Filling, MirrorReport, MoveReport, PvStatus, StatusReport};
+use crate::protocol::{DiskWait, Filling, MirrorReport, MoveReport, PvStatus, RepairReport, StatusReport};
 use crate::units::sentence;
 use crate::uuids::lvm_text;
 use rowen_engine::planted;
@@ -310,7 +310,7 @@ impl Verdict {
             let what = format!("snapshot {snapshot} is held, but was written to: no transfer can start from it");
             self.wrong(what, format!("rowen release --all {group}/{snapshot}, and hold another one"));
         }
-        self.lost_copies(&report.mirrors, &group);
+        self.lost_copies(report, &group);
         for (volume, scrub) in report.scrubs.iter().filter(|(_, scrub)| scrub.has_differences()) {
             let size = sentence(scrub.different_blocks * BLOCK_SIZE);
             let what =
@@ -339,7 +339,16 @@ impl Verdict {
     }
 
     /// What the copies of mirrored volumes lack.
-    fn lost_copies(&mut self, mirrors: &MirrorReport, group: &str) {
+    fn lost_copies(&mut self, report: &StatusReport, group: &str) {
+        let mirrors = &report.mirrors;
+        if let Some(why) = report.repair.as_ref().and_then(|repair| repair.failed.as_ref()) {
+            let what = format!("copies of mirrored volumes are not made anew by themselves: {why}");
+            let next = format!(
+                "change that, or make them by hand (rowen vgreduce --removemissing {group}, rowen lvconvert --repair {group}/LV); it \
+                 is tried again after repair_delay"
+            );
+            self.wrong(what, next);
+        }
         if mirrors.outdated_bytes > 0 {
             let size = sentence(mirrors.outdated_bytes);
             let what = format!(
@@ -356,10 +365,10 @@ impl Verdict {
         }
         if mirrors.single_extents > 0 {
             let size = sentence(mirrors.single_bytes());
-            let what = format!("{size} of mirrored volumes have one copy: the disk with the other one was removed");
+            let what = format!("{size} of mirrored extents have one copy: the disk with the other one was removed");
             let next = format!(
-                "rowen lvs {group} shows them (health r); with room on another disk (rowen vgextend {group} DEVICE), rowen \
-                 lvconvert --repair {group}/LV"
+                "with room on another disk (rowen vgextend {group} DEVICE), rowen lvconvert --repair {group}/LV: it repairs all, \
+                 those of other volumes and free ones, too"
             );
             self.wrong(what, next);
         }
@@ -476,6 +485,12 @@ impl Verdict {
         report.pvs.iter().find(|served| lvm_text(served.uuid) == pv.uuid)
     }
 
+    /// The repair that comes without a person.
+    fn repair(&self) -> Option<&RepairReport> {
+        let ServerSeen::Answered { report, .. } = &self.seen.server else { return None };
+        report.repair.as_ref().filter(|repair| repair.failed.is_none())
+    }
+
     /// Whether the server runs without it. Of a disk that comes back, the labels say so first.
     fn is_served_without(&self, pv: &PvSeen) -> bool {
         self.served(pv).is_some_and(|served| served.is_missing) && !planted::is("labels_are_enough")
@@ -494,6 +509,9 @@ impl Verdict {
             pv.uuid
         );
         let next = match &pv.path {
+            _ if pv.is_cut => format!(
+                "it was made smaller, so it is not taken back: rowen vgreduce --removemissing {group}, and replace it as a lost disk"
+            ),
             Some(path) if pv.is_there => format!(
                 "rowen vgextend --restoremissing {group} {path}; if it is refused and lost for the group: rowen vgreduce --removemissing \
                  {group}"
@@ -503,7 +521,9 @@ impl Verdict {
                  --removemissing {group}"
             ),
         };
-        self.wrong(what, next);
+        let repair =
+            self.repair().filter(|_| !pv.is_there || pv.is_cut).map(|repair| repair_sentence(repair, pv.is_cut));
+        self.wrong(what, repair.unwrap_or(next));
     }
 
     /// Disks that are older copies of members. The group is not opened with one.
@@ -658,6 +678,25 @@ fn journal_sentence(report: &StatusReport, group: &str) -> Option<String> {
         }
         (2, 1) => Some(format!("{without} until the other one is back")),
         _ => None,
+    }
+}
+
+/// What to do about a missing disk whose copies are made anew.
+fn repair_sentence(repair: &RepairReport, is_cut: bool) -> String {
+    let who = match repair.spares.as_slice() {
+        [] => "other physical volumes take".to_owned(),
+        [spare] => format!("the spare {spare} takes"),
+        spares => format!("the spares {} take", spares.join(", ")),
+    };
+    let time = duration(repair.seconds);
+    match is_cut {
+        true => format!(
+            "nothing: it was made smaller, so it is not taken back. In {time} it leaves the group, and {who} its copies \
+             (raid_fault_policy)"
+        ),
+        false => format!(
+            "attach it within {time}: after that it leaves the group for good, and {who} its copies (raid_fault_policy)"
+        ),
     }
 }
 

@@ -155,6 +155,8 @@ pub struct PvSeen {
     pub is_out: bool,
     /// What is attached is an older copy of it, with which the group is not opened.
     pub is_older: bool,
+    /// This host has seen that its device was made smaller: it is not taken back (NW5).
+    pub is_cut: bool,
     /// Its device is there and did not answer, so its label is not known.
     pub is_silent: bool,
 }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::protocol::{DiskWait, Filling, HeldVolume, MirrorReport, MoveReport, PvStatus, ScrubReport, StatusReport};
+use crate::protocol::{
+    DiskWait, Filling, HeldVolume, MirrorReport, MoveReport, PvStatus, RepairReport, ScrubReport, StatusReport,
+};
 use rowen_engine::planted::must_be_found;
 use rowen_engine::units::Uuid;
 
@@ -70,6 +72,7 @@ fn found(pvs: &[(&str, bool)]) -> MembersSeen {
         is_there: *is_there,
         is_out: false,
         is_older: false,
+        is_cut: false,
         is_silent: false,
     };
     MembersSeen::Found(pvs.iter().enumerate().map(pv).collect())
@@ -191,7 +194,7 @@ fn a_mirror_that_lacks_a_copy_is_a_problem_and_one_that_gets_it_is_work() {
     assert_eq!(
         problems,
         [
-            "8.00 MiB of mirrored volumes have one copy: the disk with the other one was removed",
+            "8.00 MiB of mirrored extents have one copy: the disk with the other one was removed",
             "1.00 MiB of mirrored volumes cannot be copied from one disk to the other"
         ]
     );
@@ -341,6 +344,36 @@ fn a_disk_that_is_out_has_the_path_where_it_was() {
     assert!(group.problems[0].what.contains(" (last seen at /dev/sdc): what is only there"), "{:?}", group.problems);
     assert_eq!(group.physical_volumes[1].path.as_deref(), Some("/dev/sdc"));
     assert_eq!(group.physical_volumes[1].state, PvWord::Missing);
+}
+
+/// What is to be done about a missing disk: whether it was made smaller, and what the server does by itself.
+#[test]
+fn what_helps_a_group_without_a_disk_is_said() {
+    let next = |is_cut: bool, repair: Option<RepairReport>| {
+        let mut seen = served(|report| {
+            report.pvs[1].is_missing = true;
+            report.repair = repair;
+        });
+        seen.members = found(&[("/dev/sdb", true), ("/dev/sdc", false)]);
+        let MembersSeen::Found(pvs) = &mut seen.members else { unreachable!() };
+        pvs[1].is_cut = is_cut;
+        judged(seen).1
+    };
+    assert!(next(false, None)[0].1.starts_with("attach it; if the group does not take it back"));
+    let cut = next(true, None);
+    assert!(cut[0].1.contains("not taken back: rowen vgreduce --removemissing vg"), "{cut:?}");
+    let repair = RepairReport { seconds: 540, spares: vec!["/dev/sdd".into()], failed: None };
+    let automatic = next(false, Some(repair.clone()));
+    assert!(automatic[0].1.contains("attach it within 9 min"), "{automatic:?}");
+    assert!(automatic[0].1.contains("the spare /dev/sdd takes its copies"), "{automatic:?}");
+    let cut = next(true, Some(repair.clone()));
+    assert!(cut[0].1.starts_with("nothing: ") && cut[0].1.contains("In 9 min it leaves the group"), "{cut:?}");
+    let others = next(false, Some(RepairReport { spares: Vec::new(), ..repair.clone() }));
+    assert!(others[0].1.contains("other physical volumes take its copies"), "{others:?}");
+    let failed = next(false, Some(RepairReport { failed: Some("there is no room".into()), ..repair }));
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.iter().any(|(what, _)| what.contains("are not made anew by themselves: there is no room")));
+    assert!(failed.iter().any(|(_, next)| next.starts_with("attach it; if")), "{failed:?}");
 }
 
 /// Its label cannot be read, and it is where it was.
