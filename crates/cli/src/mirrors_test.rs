@@ -574,6 +574,62 @@ fn a_lost_disk_is_done_without_and_replaced() {
     );
 }
 
+/// A disk is lost that has copies of free extents only. The next write would have one copy.
+#[test]
+fn free_extents_with_one_copy_are_repaired() {
+    let mut world = made("/dev/ubda /dev/ubdb /dev/ubdc");
+    play(
+        &mut world,
+        "$ lvcreate -y -m1 -L 8M -n m v /dev/ubda /dev/ubdb
+        O|  Logical volume \"m\" created.$
+        rc=0
+
+        $ lvcreate -y -m1 -L 8M -n n v /dev/ubda /dev/ubdc
+        O|  Logical volume \"n\" created.$
+        rc=0
+
+        $ lvremove -y v/n
+        O|  Logical volume \"n\" successfully removed.$
+        rc=0",
+    );
+    world.lose_disk("v", "/dev/ubdc");
+    play(
+        &mut world,
+        "$ vgchange -ay --activationmode degraded v
+        O|  1 logical volume(s) in volume group \"v\" now active$
+        rc=0
+
+        $ vgreduce --removemissing v
+        O|  Wrote out consistent volume group v.$
+        rc=0
+
+        $ lvs --noheadings -o lv_attr,lv_health_status v/m
+        O|  rwi-a-r---                $
+        rc=0
+
+        $ vgs --noheadings -o vg_mirrored,vg_mirrored_free,vg_mirrored_single v
+        O|    80.00m  72.00m    72.00m$
+        rc=0
+
+        $ lvconvert --repair v/m
+        E|Attempt to replace failed RAID images (requires full device resync)? [y/n]: [n]
+        E|  Free mirrored extents of volume group \"v\" have one copy, and keep it.
+        rc=5
+
+        $ lvconvert -y --repair v/m
+        O|  Faulty devices in v/m successfully replaced.$
+        rc=0
+
+        $ vgs --noheadings -o vg_mirrored_single v
+        O|         0 $
+        rc=0
+
+        $ lvconvert -y --repair v/m
+        O|  v/m has two copies of everything: there is nothing to repair.$
+        rc=0",
+    );
+}
+
 /// A snapshot with a size, and linear volumes where mirrored ones were.
 #[test]
 fn reserves_of_snapshots_are_mirrored_too() {

@@ -8,6 +8,7 @@ use crate::parse::Args;
 use crate::roles::COPIES;
 use crate::session::{Session, unexpected};
 use rowen_control::protocol::{GroupReport, Legs, Outcome, PvPart, Request, ScrubAction, SegmentType, VolumeReport};
+use rowen_control::settings::Settings;
 use rowen_engine::group::rows_on;
 use std::time::Duration;
 
@@ -267,25 +268,32 @@ pub fn repair(session: &mut Session<'_>, args: &Args, report: &GroupReport, volu
              \"vgreduce --removemissing {group}\", \"vgextend {group} PV\", then this command again."
         )));
     }
+    let is_decided = args.has(Opt::UsePolicies) && Settings::of(&args.config).repairs_mirrors;
     // LVM's usual policy: a person decides.
-    if args.has(Opt::UsePolicies) {
+    if args.has(Opt::UsePolicies) && !is_decided {
         session.console.complain(format!("Use 'lvconvert --repair {full}' to replace failed device."));
         return Ok(());
     }
     let words = args.positionals.get(1..).unwrap_or_default();
     let parts = places::named(session, report, words)?;
     let on = places::usable(session, report, volume.segment, parts)?;
-    if volume.legs != Legs::Single {
+    // Free mirrored extents with one copy are what a mirrored volume gets next.
+    if volume.legs != Legs::Single && report.mirrors.single_extents == 0 {
         session.console.say(format!("{full} has two copies of everything: there is nothing to repair."));
         return Ok(());
     }
     let question = "Attempt to replace failed RAID images (requires full device resync)?";
-    if !args.assumes_yes() && !session.console.asks(question) {
-        return Err(Failure::failed(format!("{full} has one copy of its data, and keeps it.")));
+    if !args.assumes_yes() && !is_decided && !session.console.asks(question) {
+        return Err(Failure::failed(match volume.legs {
+            Legs::Single => format!("{full} has one copy of its data, and keeps it."),
+            _ => format!("Free mirrored extents of volume group \"{group}\" have one copy, and keep it."),
+        }));
     }
     match session.change(group, Request::RepairMirrors { on }) {
         Ok(Outcome::Repaired { .. }) => {
             session.console.say(format!("Faulty devices in {full} successfully replaced."));
+            let now = session.report_of(group, Vec::new())?;
+            warn_of_journal(session, &now);
             Ok(())
         }
         Ok(other) => Err(unexpected(group, &other)),

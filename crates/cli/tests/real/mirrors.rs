@@ -590,6 +590,54 @@ fn a_lost_disk_is_replaced() {
     world.ok("vgchange -an VG");
 }
 
+/// A disk is lost under a mounted filesystem. Nobody does anything: the spare has its copies after a while, and the server is killed
+/// meanwhile.
+#[test]
+fn a_spare_takes_over_from_a_lost_disk() {
+    let (world, disks) = made("mirtakes");
+    world.device("c", DISK);
+    world.ok("vgextend VG c");
+    world.ok("pvchange -x n --addtag spare c");
+    world.ok("lvcreate -y --type raid1 -L 120M -n m VG");
+    tool("mkfs.ext4", &["-q", "-F", world.node("m").to_str().unwrap()]);
+    let point = world.mount("m", "rw");
+    write_files(&point, 0..30);
+    let settings = "activation { raid_fault_policy = \"allocate\" }\nserver { repair_delay = 2 }\n";
+    fs::write(world.dir.join("etc/rowen.conf"), settings).unwrap();
+    File::options().write(true).open(&disks[1]).unwrap().set_len(16 * MIB).unwrap();
+    write_files(&point, 30..40);
+    let until = Instant::now() + Duration::from_secs(180);
+    let mut has_killed = false;
+    loop {
+        let now = field(&world, "lvs --noheadings -o lv_health_status,raid_sync_action,copy_percent VG/m");
+        let places = field(&world, "pvs --noheadings -o pv_name,pv_attr,pv_tags");
+        if !has_killed && places.contains("/c a--") {
+            kill_server(&world);
+            has_killed = true;
+        } else if now == "idle 100.00" && !places.contains("unknown") && !places.contains("spare") {
+            break;
+        }
+        assert!(Instant::now() < until, "it is not repaired: {now}; {places}; {}", world.ok("events VG"));
+        write_files(&point, 35..45);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let places = field(&world, "lvs --noheadings -o devices VG/m");
+    assert!(places.contains("/a(") && places.contains("/c("), "{places}");
+    let events = world.ok("events VG");
+    assert!(events.contains("repaired: the spare ") && events.contains("get the copy that they lack"), "{events}");
+    assert!(world.ok("history VG").contains("the automatic repair of volume group"), "{}", world.ok("history VG"));
+    world.unmount("m");
+    close(&world);
+    // What the spare has is all.
+    pull(&disks[0]);
+    world.ok("vgchange -ay --activationmode degraded VG");
+    let point = world.mount("m", "rw");
+    check_files(&point, 0..45);
+    world.unmount("m");
+    tool("e2fsck", &["-f", "-n", world.node("m").to_str().unwrap()]);
+    world.ok("vgchange -an VG");
+}
+
 /// The server and its keeper are killed under writes, again and again, and each time another disk is away for a while.
 #[test]
 fn what_was_synced_is_on_each_disk_after_kills() {

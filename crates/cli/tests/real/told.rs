@@ -218,7 +218,7 @@ fn what_has_one_copy_is_counted_once() {
     assert!(after > 0 && after < before, "{before} {after}");
     assert!(text.contains(&format!(": {} extents have one copy", after / 4)), "{after} MiB: {text}");
     let status = said(&world.run("status VG"));
-    assert!(status.contains(&format!("{after}.00 MiB of mirrored volumes have one copy")), "{status}");
+    assert!(status.contains(&format!("{after}.00 MiB of mirrored extents have one copy")), "{status}");
     let metrics = said(&world.run("metrics"));
     let line = metrics.lines().find(|line| line.starts_with("rowen_mirror_single_bytes")).unwrap();
     assert!(line.ends_with(&format!(" {}.0", after * MIB)), "{line}");

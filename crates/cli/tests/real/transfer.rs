@@ -105,7 +105,15 @@ fn a_filesystem_is_kept_up_to_date_from_bookmarks() {
     from.ok("release -n offsite VG/day0");
     for day in 1..4 {
         let before = day - 1;
-        from.ok(&format!("bookmark VG/day{before}"));
+        let marked = from.run(&format!("bookmark VG/day{before}"));
+        if !marked.status.success() {
+            // Who wrote to it, and where.
+            let counted = from.ok("stats --json VG");
+            let written = from.ok(&format!("diff VG/day{before} VG/db"));
+            let fields = from.ok(&format!("lvs -o lv_all --reportformat json VG/day{before}"));
+            let said = String::from_utf8_lossy(&marked.stderr);
+            panic!("{said}\n{written}\n{fields}\n{counted}\n{}", from.ok("events VG"));
+        }
         kill_server(&from);
         from.ok(&format!("lvremove -y VG/day{before}"));
         for at in 0..6 {
