@@ -208,6 +208,47 @@ fn before_return(seed: u64, setup: &Setup) -> Made {
     open(without.killed(2).with_pv_of(PvIndex(0), &cut), setup, &without, None, Since::Death)
 }
 
+/// B3: a disk returns when the last mirrored volume is gone. Mirrored extents become linear before it has caught up, and each superblock
+/// can be read.
+fn nothing_is_mirrored_when_it_returns(seed: u64) {
+    let setup = setup(2);
+    let back = before_return(seed, &setup);
+    let vols: Vec<Vol> = back.client.group.volumes().iter().map(|info| number(info.uuid)).collect();
+    back.world.run(back.client.remove(&vols)).unwrap();
+    back.disks.keep_moments();
+    let (group, handle) = (back.client.group.clone(), back.world.handle());
+    // It needs all room, before the background finds that the disk lacks nothing.
+    let large = plain_volume("large", 9, VolumeKind::Thick, group.info().blocks);
+    back.world.run(async {
+        group.restore_missing(PvIndex(0)).await.unwrap();
+        if let Ok(large) = group.create_volume(large).await {
+            group.remove(&[large]).await.unwrap();
+        }
+    });
+    back.caught_up();
+    back.world.run(async move {
+        for _ in 0..4 {
+            group.checkpoint().await.unwrap();
+            handle.sleep(Duration::from_millis(200)).await;
+        }
+        assert_eq!(group.mirror_info().extents, 0, "they are not needed any more");
+    });
+    for (at, moment) in back.disks.take_moments().iter().enumerate() {
+        let image = moment.killed(&mut Rng::new(seed));
+        let opened = try_open(image, &setup, &back.client.oracle, None);
+        let opened = opened.unwrap_or_else(|error| panic!("seed {seed}, moment {at}: {error}"));
+        let check = opened.world.run(opened.client.group.check_open()).unwrap();
+        assert_eq!(check.findings, Vec::<String>::new(), "seed {seed}, moment {at}");
+    }
+}
+
+#[test]
+fn superblocks_are_readable_when_the_last_mirror_is_gone() {
+    let all = || (0..scaled(6).max(2)).for_each(nothing_is_mirrored_when_it_returns);
+    all();
+    must_be_found("behind_without_mirrors", all);
+}
+
 /// ML11: a disk returns; a copy of it is made before it has caught up, and takes its place after a kill. It is refused: else its
 /// older blocks would be copied over those of the other disk.
 fn copied_before_it_caught_up(seed: u64) {

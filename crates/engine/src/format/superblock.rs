@@ -351,7 +351,9 @@ impl GroupRoot {
         let zones = if self.zones.is_empty() { 0 } else { FEATURE_ZONES };
         let journals = if self.second_journal.is_none() { 0 } else { FEATURE_SECOND_JOURNAL };
         let is_mirrored = self.zones.zones.iter().any(|zone| zone.is_mirrored(self.extent_blocks));
-        let mirrors = if is_mirrored { FEATURE_MIRRORS } else { 0 };
+        // The last mirrored extents may go before a physical volume that returned was found to lack nothing.
+        let is_behind = self.behind != 0 && !planted::is("behind_without_mirrors");
+        let mirrors = if is_mirrored || is_behind { FEATURE_MIRRORS } else { 0 };
         let is_converted = self.zones.zones.iter().any(|zone| zone.is_converted);
         let converted = if is_converted { FEATURE_CONVERTED } else { 0 };
         let is_striped = self.zones.zones.iter().any(|zone| zone.column.is_some());
@@ -650,7 +652,7 @@ impl Superblock {
 
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one run is what is meant")]
-mod tests {
+pub mod tests {
     use super::*;
     use std::ops::Range;
 
@@ -669,7 +671,8 @@ mod tests {
         assert_eq!(place_behind(1, 1 << 28, 5), Some(256), "extents of a terabyte");
     }
 
-    fn a_root(pvs: Vec<PvEntry>, features: u64, journal_start: u64) -> GroupRoot {
+    /// A sound root of a group over these physical volumes.
+    pub fn a_root(pvs: Vec<PvEntry>, features: u64, journal_start: u64) -> GroupRoot {
         GroupRoot {
             uuid: Uuid([9; 16]),
             name: "g".into(),

@@ -127,8 +127,15 @@ fn one(pv: PvIndex, offset: u64, len: u32) -> Segments {
 }
 
 /// Writes a superblock to its slot in both copies. The caller flushes.
+///
+/// # Errors
+/// [`Error::Corrupt`]: it could not be read again (B3). Nothing was written.
 pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock: &Superblock) -> Result<()> {
-    let buf = Arc::new(PageBuf::from_slice(&superblock.encode()));
+    let bytes = superblock.encode();
+    if !planted::is("unreadable_superblock_written") {
+        check_readable(&bytes, pv, superblock.sequence)?;
+    }
+    let buf = Arc::new(PageBuf::from_slice(&bytes));
     let slot = superblock.sequence % SLOTS * BLOCK_SIZE;
     let mut segments = Segments::new();
     for copy in COPY_OFFSETS {
@@ -141,6 +148,15 @@ pub(super) async fn write_superblock(disks: &dyn Disks, pv: PvIndex, superblock:
         written |= write_superblock_in(disks, pv, superblock, copy).await.is_ok();
     }
     if written { Ok(()) } else { Err(failed.into()) }
+}
+
+/// B3
+fn check_readable(bytes: &[u8], pv: PvIndex, sequence: u64) -> Result<()> {
+    let place = format!("physical volume {}, not written", pv.0);
+    match Superblock::decode(bytes, &place)? {
+        Some(read) if read.sequence == sequence => Ok(()),
+        _ => Err(Error::Corrupt { what: "superblock", place, detail: "it is not what it should be".into() }),
+    }
 }
 
 /// Writes one copy of a superblock. The caller flushes.
@@ -276,4 +292,61 @@ pub(super) async fn clear_torn(disks: &dyn Disks, pvs: usize, newest: u64) -> Re
         start(disks, DiskOp::Flush).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Completer, PvGeometry};
+    use crate::format::superblock::tests::a_root;
+    use crate::format::superblock::{GroupRoot, PvEntry};
+    use crate::planted::must_be_found;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    /// Counts requests, and carries none out.
+    #[derive(Default)]
+    struct Counting(AtomicU32);
+
+    impl Disks for Counting {
+        fn count(&self) -> usize {
+            1
+        }
+
+        fn geometry(&self, _pv: PvIndex) -> PvGeometry {
+            PvGeometry { size: 1 << 30, sector: 512 }
+        }
+
+        fn submit(&self, _op: DiskOp, done: Completer) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            done.complete(Ok(None));
+        }
+    }
+
+    /// B3: a list of physical volumes that are behind makes no sense without mirrors.
+    fn what_cannot_be_read_is_not_written() {
+        let written = |behind: u64| {
+            let pvs = vec![PvEntry { uuid: Uuid([1; 16]), first_extent: 0, extents: 8, size: 1 << 30 }];
+            let group = GroupRoot { behind, ..a_root(pvs, 0, 0) };
+            let (pv_uuid, pv_size) = (Uuid([1; 16]), 1 << 30);
+            let superblock = Superblock { sequence: 7, pv_uuid, pv_index: 0, pv_size, group: Some(group) };
+            let disks = Counting::default();
+            let mut writing = pin!(write_superblock(&disks, PvIndex(0), &superblock));
+            let outcome = match writing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => panic!("the disks answer at once"),
+            };
+            (outcome.is_ok(), disks.0.load(Ordering::Relaxed))
+        };
+        assert_eq!(written(0), (true, 1));
+        assert_eq!(written(1), (false, 0), "B3");
+    }
+
+    #[test]
+    fn a_superblock_that_cannot_be_read_is_not_written() {
+        what_cannot_be_read_is_not_written();
+        must_be_found("unreadable_superblock_written", what_cannot_be_read_is_not_written);
+    }
 }

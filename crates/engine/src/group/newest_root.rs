@@ -6,6 +6,8 @@
 //!   a power cut leaves a physical volume one number behind, never two. An opening writes two superblocks before the
 //!   first write, and a clean end two after the last. So a copy that was made while the group was closed, or open before
 //!   a clean end, is always two behind afterwards.
+//! * B3 A superblock is written only if it can be read. Otherwise the group stops: the disks have the one before, and the
+//!   journal everything that came after it. Four that cannot be read would leave nothing to open.
 
 use super::label::{find_split_brain, read_superblocks, write_superblock};
 use crate::disk::{DiskOp, Disks, PvIndex, start};

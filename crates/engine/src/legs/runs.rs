@@ -317,7 +317,9 @@ impl Legs {
         let runs = || state.runs_of(pv);
         let are_in = runs().all(|run| run.legs.iter().all(|leg| state.is_in(leg.pv)));
         let is_sure = !runs().any(|run| state.has_unsure(run));
-        state.pvs.behind.has(usize::from(pv.0)) && are_in && is_sure && state.flushed == state.copied
+        // Without legs there is nothing that it lacks, and nothing that flushes.
+        let is_flushed = state.flushed == state.copied || runs().next().is_none();
+        state.pvs.behind.has(usize::from(pv.0)) && are_in && is_sure && is_flushed
     }
 
     /// The superblock says that it is not behind any more.
