@@ -158,7 +158,14 @@ impl Client {
         let is_linear = segment == SegmentType::Linear || is_mixed && (vol % 3 == 2 || self.group.info().pvs.len() < 2);
         let done = match segment {
             _ if is_linear => self.group.create_volume(new).await,
-            SegmentType::Striped => self.group.create_striped(new, self.stripe_layout(), &[]).await,
+            SegmentType::Striped => loop {
+                let layout = self.stripe_layout();
+                match self.group.create_striped(new.clone(), layout, &[]).await {
+                    // Another volume was the first one meanwhile, when there were more disks or fewer.
+                    Err(Error::Invalid(_)) if self.stripe_layout() != layout => {}
+                    outcome => break outcome,
+                }
+            },
             _ => self.group.create_mirrored(new, &[]).await,
         };
         if let Some(outcome) = outcome(&done) {

@@ -12,6 +12,7 @@
 use super::Group;
 use super::catalog::Catalog;
 use super::pools::is_pool;
+use super::retry::Nearer;
 use crate::error::{Error, Result};
 use crate::map::{self, MapError};
 use crate::model::{PvExtents, SegmentType, TreeMeta, VolumeMeta};
@@ -82,11 +83,12 @@ impl Group {
 
     /// Refuses, before anything changes, a volume if its extents and its snapshots' cannot all get a second leg.
     async fn room_for_legs(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
+        let mut nearer = Nearer::default();
         loop {
             let family = Family::of(&self.catalog.read(), id)?;
             let plain = self.plain_extents(&family).await?;
             let Some((needed, free)) = self.lacking_for_legs(&plain, on).await? else { return Ok(()) };
-            if !self.more_space().await? {
+            if !nearer.goes_on(needed - free, self.reclaiming()) || !self.more_space().await? {
                 return Err(Error::NoSpace { needed, free });
             }
         }
@@ -146,11 +148,7 @@ impl Group {
 
     async fn convert_alone(self: &Arc<Self>, id: VolumeId, on: &[PvExtents]) -> Result<()> {
         // An older program must not open a group with mirrored volumes, and it knows them by their extents.
-        while !self.has_extents_of(SegmentType::Raid1) && self.make_zones(SegmentType::Raid1, 1, &[]).await? == 0 {
-            if !self.more_space().await? {
-                return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
-            }
-        }
+        self.make_first_mirrored(&[]).await?;
         loop {
             self.core.journal.failed()?;
             if self.core.closed.load(Ordering::Acquire) {
@@ -180,14 +178,15 @@ impl Group {
 
     /// The volumes of the family take mirrored blocks from now on. Returns whether one did not before.
     async fn begin_converting(self: &Arc<Self>, family: &Family) -> Result<bool> {
-        let mut has_begun = false;
+        let (mut has_begun, mut nearer) = (false, Nearer::default());
         for id in &family.volumes {
             let Some(volume) = self.catalog.read().volumes.get(id).cloned() else { continue };
             while volume.segment() == SegmentType::Linear {
                 match self.take_blocks_of(&volume, SegmentType::Raid1, true).await? {
                     Ok(()) => has_begun = true,
                     Err((needed, free)) => {
-                        if !self.room_for_volume(SegmentType::Raid1, needed - free, &[]).await? {
+                        let goes_on = nearer.goes_on(needed - free, self.reclaiming());
+                        if !goes_on || !self.room_for_volume(SegmentType::Raid1, needed - free, &[]).await? {
                             return Err(Error::NoSpace { needed, free });
                         }
                     }
@@ -311,12 +310,12 @@ impl Group {
 
     /// Gives second legs to a run of plain extents.
     async fn mirror_run(self: &Arc<Self>, run: Range<u64>, on: &[PvExtents]) -> Result<()> {
-        let mut at = run.start;
+        let (mut at, mut nearer) = (run.start, Nearer::default());
         while at < run.end {
             match self.mirror_part(at..run.end, on).await {
                 Ok(end) => at = end,
                 Err(error @ Error::NoSpace { .. }) => {
-                    if !self.more_space().await? {
+                    if !nearer.goes_on(run.end - at, self.reclaiming()) || !self.more_space().await? {
                         return Err(error);
                     }
                 }

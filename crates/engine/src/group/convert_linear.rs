@@ -17,6 +17,7 @@ use super::convert::{EXTENTS_TOGETHER, Family, in_runs};
 use super::mirrors::full_table;
 use super::move_state::Leaving;
 use super::moves::ZONES_KEPT;
+use super::retry::Nearer;
 use crate::disk::PvIndex;
 use crate::error::{Error, Result};
 use crate::format::zones::MAX_ZONES;
@@ -182,10 +183,14 @@ impl Group {
 
     /// Makes room for linear blocks: for what is promised to the family, and for what its snapshots find in mirrored extents now.
     async fn room_as_linear(self: &Arc<Self>, family: &Family) -> Result<()> {
+        let mut nearer = Nearer::default();
         loop {
             let (needed, free) = self.needed_as_linear(family);
             if needed <= free || planted::is("linear_at_once") {
                 return Ok(());
+            }
+            if !nearer.goes_on(needed - free, self.reclaiming()) {
+                return Err(Error::NoSpace { needed, free });
             }
             let kept = if self.has_stored_mirrors() { self.kept_free() } else { 0 };
             if self.dissolve_to(SegmentType::Raid1, kept, 1).await? == 0

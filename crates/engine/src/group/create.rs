@@ -3,6 +3,7 @@
 use super::Group;
 use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
 use super::ops::{ChangeError, check_name};
+use super::retry::Nearer;
 use crate::error::{Error, Result};
 use crate::format::journal::{Placed, Record};
 use crate::map::MapError;
@@ -42,12 +43,15 @@ impl Group {
         segment: SegmentType,
         on: &[PvExtents],
     ) -> Result<VolumeId> {
+        let mut nearer = Nearer::default();
         loop {
             // Other volumes may have taken these places meanwhile, and extents may have got another type.
             let places = self.places_of(segment, on)?;
             match self.create_once(spec, segment, &places).await {
                 Err(error @ Error::NoSpace { needed, free }) => {
-                    if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
+                    let lacking = needed.saturating_sub(free);
+                    let goes_on = nearer.goes_on(lacking, self.reclaiming());
+                    if !goes_on || !self.room_for_volume(segment, lacking, on).await? {
                         self.give_back_made(segment).await;
                         return Err(error);
                     }

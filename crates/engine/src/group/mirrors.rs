@@ -15,6 +15,7 @@
 use super::Group;
 use super::journal_layout::LARGEST_SHARE;
 use super::moves::{TableClaim, ZONES_KEPT};
+use super::retry::Nearer;
 use crate::disk::{DiskError, PvIndex};
 use crate::error::{Error, Result};
 use crate::format::superblock::GroupRoot;
@@ -168,18 +169,24 @@ impl Group {
             return Err(Error::Invalid("a mirror needs two physical volumes, and one was given".into()));
         }
         self.check_new(&spec, &[])?;
-        // A group with a mirrored volume has mirrored extents: an older program must not open it.
-        while !self.has_extents_of(SegmentType::Raid1) && self.make_zones(SegmentType::Raid1, 1, on).await? == 0 {
-            if !self.more_space().await? {
-                return Err(Error::NoSpace { needed: self.core.placement().extent_blocks, free: 0 });
-            }
-        }
+        self.make_first_mirrored(on).await?;
         let id = self.create_as(&spec, SegmentType::Raid1, on).await?;
         // A disk may have been added since the metadata was made. Best effort: the background tries again.
         let _ = self.spread_for_mirror().await;
         // Without a physical volume none are made: those that snapshots will need then are made now.
         self.wake();
         Ok(id)
+    }
+
+    /// A group with a mirrored volume has mirrored extents: an older program must not open it, and knows it by them.
+    pub(super) async fn make_first_mirrored(self: &Arc<Self>, on: &[PvExtents]) -> Result<()> {
+        let (mut nearer, needed) = (Nearer::default(), self.core.placement().extent_blocks);
+        while !self.has_extents_of(SegmentType::Raid1) && self.make_zones(SegmentType::Raid1, 1, on).await? == 0 {
+            if !nearer.goes_on(needed, self.reclaiming()) || !self.more_space().await? {
+                return Err(Error::NoSpace { needed, free: 0 });
+            }
+        }
+        Ok(())
     }
 
     /// Space was missing for a new volume or for one that grows. False: there is none.

@@ -2,6 +2,7 @@
 
 use super::Group;
 use super::create::{NODES_FOR_CHANGE, check_sizes, place_runs, refuse_places};
+use super::retry::Nearer;
 use crate::error::{Error, Result};
 use crate::format::journal::Record;
 use crate::map::{self, Fit};
@@ -27,6 +28,7 @@ impl Group {
             refuse_places(on)?;
         }
         let segment = volume.segment();
+        let mut nearer = Nearer::default();
         loop {
             let places = self.places_of(segment, on)?;
             self.may_change()?;
@@ -44,7 +46,9 @@ impl Group {
             drop(gate);
             match outcome {
                 Err(error @ Error::NoSpace { needed, free }) => {
-                    if !self.room_for_volume(segment, needed.saturating_sub(free), on).await? {
+                    let lacking = needed.saturating_sub(free);
+                    let goes_on = nearer.goes_on(lacking, self.reclaiming());
+                    if !goes_on || !self.room_for_volume(segment, lacking, on).await? {
                         self.give_back_made(segment).await;
                         return Err(error);
                     }
