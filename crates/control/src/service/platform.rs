@@ -280,6 +280,10 @@ pub trait Notes: Send + Sync {
     fn moving(&self, note: Option<&MoveNote>) -> io::Result<()>;
     /// The noted move.
     fn noted_move(&self) -> Option<MoveNote>;
+    /// Physical volumes that are missing and are not waited for any more, for a successor (RF1).
+    fn given_up(&self, pvs: &[[u8; 16]]) -> io::Result<()>;
+    /// Those that were noted.
+    fn noted_given_up(&self) -> Vec<[u8; 16]>;
     /// The group is about to be renamed (RN1).
     fn renaming(&self, to: &str, group: Uuid) -> io::Result<Box<dyn RenamingNote>>;
     /// The service was asked to end: the caller checks [`Ending`](super::ending::Ending).

@@ -1,47 +1,76 @@
 //! Copies of mirrored extents that a disk took with it are made anew without a person, if `activation/raid_fault_policy` is
 //! `allocate`. In LVM, dmeventd does this with `lvconvert --repair --use-policies`.
 //!
-//! * RF1 The missing disk has `server/repair_delay` to return, while a volume is active: what it missed is copied, which is
-//!   less. What was removed is waited for by nobody.
-//! * RF2 A missing physical volume leaves only if it had nothing but copies, if what is left has all of them in their last
+//! * RF1 A missing disk has `server/repair_delay` to return, while a volume is active: what it missed is copied, which is
+//!   less. What was removed is waited for by nobody. All that are missing then leave, because copies can be made only when
+//!   nothing is missing: each by a server of its own, so the first one notes them for its successors.
+//! * RF2 Missing physical volumes leave only if they had nothing but copies, if what is left has all of these in their last
 //!   state, and if there is room for others. So nothing is given up that somebody could still want back.
 //! * RF3 A spare has the tag `allocation/spare_tag`, and no new data goes there (`pvchange -x n`). When it is taken, it loses
-//!   both, and is a physical volume like the others. A server that dies in between has left the tag: the next one takes it off.
+//!   both in one step, and is a physical volume like the others.
 
 use super::report::device_paths;
-use super::spares::{self, Places, RepairPolicy, RepairState, Room};
+use super::spares::{self, Places, RepairPolicy, Room};
 use super::state::Service;
 use crate::history::What;
 use crate::protocol::{Caller, Outcome, PvPart, RepairReport, Request};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::MirrorInfo;
 use rowen_engine::planted;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Service {
     /// Does what is due.
     pub(super) fn repair_lost_copies(&self) {
-        let (policy, info) = (self.repairs.policy.lock().clone(), self.group.mirror_info());
-        if !self.is_to_repair(&policy, &info) {
-            *self.repairs.state.lock() = RepairState::default();
-            return;
+        let policy = self.repairs.policy.lock().clone();
+        if !policy.is_automatic {
+            return self.end_repair();
         }
-        if self.group.failed().is_err() || self.ending.is_asked() || info.is_catching_up {
+        let info = self.group.mirror_info();
+        if !self.is_to_repair(&policy, &info) {
+            return self.end_repair();
+        }
+        if self.group.failed().is_err() || self.ending.is_asked() {
             return;
         }
         let now = self.platform.notes.open_for();
-        self.repairs.state.lock().since.get_or_insert(now);
         // A long change must not delay the server's other periodic work.
-        if !self.repair_begins_in(&policy, now).is_zero() || self.change.is_locked() {
+        if self.change.is_locked() {
             return;
         }
-        let failed = self.repair(&policy, &info).err();
+        let is_first = self.repairs.state.lock().since.is_none();
+        if is_first {
+            let given_up = self.platform.notes.noted_given_up();
+            let mut state = self.repairs.state.lock();
+            (state.since, state.given_up) = (Some(now), given_up);
+        }
+        let failed = match self.repair_begins_in(&policy, now).is_zero() {
+            true => self.repair(&policy, &info).err(),
+            // What cannot be done then is said at once.
+            false if is_first => self.may_repair(&policy, &info).err(),
+            false => return,
+        };
         let mut state = self.repairs.state.lock();
         if let Some(why) = failed.as_ref().filter(|why| state.failed.as_ref() != Some(*why)) {
             let line = format!("WARNING: copies of mirrored volumes are not made anew: {why}");
             self.event(What::NotRepaired, &line);
         }
-        *state = RepairState { since: Some(now), failed };
+        (state.since, state.failed) = (Some(now), failed);
+    }
+
+    /// There is nothing to repair, or not any more.
+    fn end_repair(&self) {
+        let state = std::mem::take(&mut *self.repairs.state.lock());
+        if !state.given_up.is_empty() {
+            self.give_up(&[]);
+        }
+    }
+
+    fn give_up(&self, pvs: &[[u8; 16]]) {
+        if let Err(e) = self.platform.notes.given_up(pvs) {
+            self.log(&format!("cannot record for a successor which physical volumes are not waited for: {e}"));
+        }
     }
 
     fn is_to_repair(&self, policy: &RepairPolicy, info: &MirrorInfo) -> bool {
@@ -49,12 +78,19 @@ impl Service {
         policy.is_automatic && is_lacking && self.group.any_volume(|volume| volume.attributes.active)
     }
 
+    /// The UUIDs of the physical volumes that are missing.
+    fn missing_uuids(&self) -> Vec<[u8; 16]> {
+        let pvs = self.group.info().pvs;
+        pvs.iter().filter(|pv| pv.is_missing).map(|pv| pv.uuid.0).collect()
+    }
+
     /// RF1
     fn repair_begins_in(&self, policy: &RepairPolicy, now: Duration) -> Duration {
         let state = self.repairs.state.lock();
-        let has_left = self.group.out().is_empty() && state.failed.is_none();
+        let is_waited_for = |uuid: &[u8; 16]| !state.given_up.contains(uuid) || planted::is("given_up_forgotten");
+        let waits = state.failed.is_some() || self.missing_uuids().iter().any(is_waited_for);
         match state.since {
-            _ if has_left || planted::is("disk_not_waited_for") => Duration::ZERO,
+            _ if !waits || planted::is("disk_not_waited_for") => Duration::ZERO,
             None => policy.delay,
             Some(since) => policy.delay.saturating_sub(now.saturating_sub(since)),
         }
@@ -67,52 +103,73 @@ impl Service {
             return None;
         }
         let begins_in = self.repair_begins_in(&policy, self.platform.notes.open_for());
-        let spares = self.places_of_copies(&policy, info).unwrap_or_default().spares;
+        let (spares, why) = match self.places_of_copies(&policy, info) {
+            Ok(places) => (places.spares, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
         Some(RepairReport {
             seconds: begins_in.as_secs(),
             spares: spares.into_iter().map(|room| room.path).collect(),
-            failed: self.repairs.state.lock().failed.clone(),
+            failed: self.repairs.state.lock().failed.clone().or(why),
         })
     }
 
-    /// The physical volume that is missing leaves, and this server ends. The next one makes the copies.
-    fn repair(&self, policy: &RepairPolicy, info: &MirrorInfo) -> Result<(), String> {
+    /// Whether it can be done now, and where the copies go.
+    fn may_repair(&self, policy: &RepairPolicy, info: &MirrorInfo) -> Result<Places, String> {
         let is_missing = !self.group.out().is_empty();
         if is_missing && !planted::is("given_up_with_data") {
             self.check_nothing_else_is_lost(info)?;
         }
-        let places = match self.places_of_copies(policy, info) {
-            Err(_) if is_missing && planted::is("given_up_without_room") => Places::default(),
-            places => places?,
-        };
-        if is_missing {
-            return self.ask_itself(Request::RemoveMissing);
+        match self.places_of_copies(policy, info) {
+            Err(_) if is_missing && planted::is("given_up_without_room") => Ok(Places::default()),
+            places => places,
         }
-        for Room { path, .. } in &places.spares {
-            self.ask_itself(Request::SetAllocatable { path: path.clone(), allocatable: true })?;
+    }
+
+    /// A physical volume that is missing leaves, and this server ends. When none is missing, the copies are made.
+    fn repair(&self, policy: &RepairPolicy, info: &MirrorInfo) -> Result<(), String> {
+        let places = self.may_repair(policy, info)?;
+        let missing = self.missing_uuids();
+        if !missing.is_empty() {
+            self.give_up(&missing);
+            let left = self.ask_itself(Request::RemoveMissing, "vgreduce --removemissing");
+            return left.inspect_err(|_| self.give_up(&[]));
         }
-        for path in self.taken_spares(policy) {
-            let (add, remove) = (Vec::new(), vec![policy.spare_tag.clone()]);
-            let line = format!("the spare {path} is a physical volume like the others from now on");
-            self.ask_itself(Request::TagPv { path, add, remove })?;
-            self.event(What::Repaired, &line);
+        for room in &places.spares {
+            self.take_spare(room, &policy.spare_tag)?;
         }
         let part = |room: &Room| PvPart { path: room.path.clone(), first_extent: 0, extents: room.extents };
         let on = if places.are_enough { places.spares.iter().map(part).collect() } else { Vec::new() };
-        self.ask_itself(Request::RepairMirrors { on })?;
+        self.ask_itself(Request::RepairMirrors { on }, "lvconvert --repair")?;
         let extents: u64 = info.lacking.values().sum();
         self.event(What::Repaired, &format!("{extents} extents of mirrored volumes get the copy that they lack"));
         Ok(())
     }
 
+    /// RF3
+    fn take_spare(&self, room: &Room, tag: &str) -> Result<(), String> {
+        let _change = self.change.lock();
+        let (group, pv, own) = (self.group.clone(), room.pv, tag.to_owned());
+        let taken = self.run(async move { group.take_spare(pv, &own).await });
+        self.told(taken, "").map_err(|failure| failure.message)?;
+        self.event(
+            What::Repaired,
+            &format!("the spare {} is a physical volume like the others from now on", room.path),
+        );
+        self.platform.notes.changed(&self.own_command("pvchange -x y --deltag"));
+        Ok(())
+    }
+
     /// RF2
     fn check_nothing_else_is_lost(&self, info: &MirrorInfo) -> Result<(), String> {
-        if info.runs.iter().any(|run| run.outdated_bytes > 0) {
-            return Err("only the missing physical volume has their last state".into());
+        let out = self.group.out();
+        let is_out = |leg: usize, run: &rowen_engine::legs::MirroredRun| out.has(usize::from(run.legs[leg].pv.0));
+        let is_incomplete = |run: &rowen_engine::legs::MirroredRun| run.filling.is_some_and(|leg| is_out(1 - leg, run));
+        if info.runs.iter().any(|run| run.outdated_bytes > 0 || is_incomplete(&run.run)) {
+            return Err("only the missing physical volume has the last state of some extents".into());
         }
-        let mut partial: Vec<String> =
+        let partial: BTreeSet<String> =
             self.partial(&self.shown_volumes()).map_err(|failure| failure.message)?.into_iter().collect();
-        partial.sort();
         match partial.first() {
             None => Ok(()),
             Some(name) => Err(format!(
@@ -136,27 +193,18 @@ impl Service {
                 false => {}
             }
         }
-        spares::choose(&info.lacking, spares, &others, group.allocatable_extents).map_err(|(needed, free)| {
-            format!(
-                "{needed} extents need room on a physical volume that does not have their other copy, and spares and other \
-                 physical volumes have {free}"
-            )
+        spares::choose(&info.lacking, spares, &others, group.allocatable_extents).map_err(|(needed, room)| {
+            format!("{needed} extents lack a copy, and where their other copy is not, there is room for {room} of them")
         })
     }
 
-    /// Those that take data, and have the tag still.
-    fn taken_spares(&self, policy: &RepairPolicy) -> Vec<String> {
-        let group = self.group.info();
-        let paths = device_paths(&*self.platform.members, group.pvs.len());
-        let tags = group.attributes.pv_tags.iter().map(|tags| tags.contains(&policy.spare_tag));
-        let tagged =
-            group.pvs.iter().zip(paths).zip(tags).filter(|((pv, _), is_tagged)| pv.is_allocatable && *is_tagged);
-        tagged.map(|((_, path), _)| path).collect()
+    fn own_command(&self, what: &str) -> String {
+        format!("the automatic repair of volume group {}: {what}", self.name)
     }
 
-    fn ask_itself(&self, request: Request) -> Result<(), String> {
-        let command = format!("the automatic repair of volume group {}", self.name);
-        match self.handle(request, &Caller { command, ..Caller::default() }, &mut |_| {}) {
+    fn ask_itself(&self, request: Request, what: &str) -> Result<(), String> {
+        let caller = Caller { command: self.own_command(what), ..Caller::default() };
+        match self.handle(request, &caller, &mut |_| {}) {
             Outcome::Error { message, .. } => Err(message.trim_end_matches('.').to_owned()),
             _ => Ok(()),
         }

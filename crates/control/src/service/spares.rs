@@ -28,6 +28,8 @@ pub(super) struct RepairState {
     pub since: Option<Duration>,
     /// Why they could not be made.
     pub failed: Option<String>,
+    /// Missing physical volumes that an earlier server has waited for.
+    pub given_up: Vec<[u8; 16]>,
 }
 
 impl From<&Settings> for RepairPolicy {
@@ -68,12 +70,17 @@ pub(super) struct Places {
     pub are_enough: bool,
 }
 
+/// The free extents on all but this one.
+fn free_beside(places: &[Room], pv: PvIndex) -> u64 {
+    places.iter().filter(|room| room.pv != pv).map(|room| room.free).sum()
+}
+
 /// Chooses the places of second copies. `lacking`: so many extents have their only copy on this physical volume. `others`: the
 /// physical volumes that take new data, which have this many `unreserved` extents together. The smallest spare that has
-/// room is taken, or as few as possible, or all of them together with the others.
+/// room is taken, or as few as possible; if all spares together are too small, none, or all of them together with the others.
 ///
 /// # Errors
-/// There is no room: how many extents are needed, and how many there are.
+/// There is no room: how many extents need a copy, and at most how many can get one.
 pub(super) fn choose(
     lacking: &BTreeMap<PvIndex, u64>,
     mut spares: Vec<Room>,
@@ -83,8 +90,7 @@ pub(super) fn choose(
     let needed: u64 = lacking.values().sum();
     // A copy does not go where the other one is.
     let can_take = |places: &[Room], limit: u64| {
-        let free_beside = |pv: &PvIndex| places.iter().filter(|room| room.pv != *pv).map(|room| room.free).sum::<u64>();
-        needed <= limit && lacking.iter().all(|(pv, extents)| *extents <= free_beside(pv))
+        needed <= limit && lacking.iter().all(|(pv, extents)| *extents <= free_beside(places, *pv))
     };
     let free_of = |places: &[Room]| places.iter().map(|room| room.free).sum::<u64>();
     spares.sort_by_key(|room| room.free);
@@ -96,12 +102,17 @@ pub(super) fn choose(
     if let Some(count) = fewest {
         return Ok(Places { spares: spares[..count].to_vec(), are_enough: true });
     }
-    let all = [spares.as_slice(), others].concat();
-    let limit = free_of(&spares) + unreserved.min(free_of(others));
-    match can_take(&all, limit) {
-        true => Ok(Places { spares, are_enough: false }),
-        false => Err((needed, limit)),
+    let unreserved = unreserved.min(free_of(others));
+    if can_take(others, unreserved) {
+        return Ok(Places::default());
     }
+    let all = [spares.as_slice(), others].concat();
+    let limit = free_of(&spares) + unreserved;
+    if can_take(&all, limit) {
+        return Ok(Places { spares, are_enough: false });
+    }
+    let beside = lacking.iter().map(|(pv, extents)| free_beside(&all, *pv).min(*extents)).sum::<u64>();
+    Err((needed, beside.min(limit)))
 }
 
 #[cfg(test)]
@@ -138,14 +149,20 @@ mod tests {
     #[test]
     fn other_physical_volumes_help() {
         assert_eq!(chosen(&[(0, 10)], &[(2, 6)], &[(0, 50), (1, 4)], 54), Ok((vec![2], false)));
+        assert_eq!(
+            chosen(&[(0, 10)], &[(2, 6)], &[(0, 50), (1, 10)], 60),
+            Ok((Vec::new(), false)),
+            "a spare stays one"
+        );
         assert_eq!(chosen(&[(0, 10)], &[], &[(1, 10)], 10), Ok((Vec::new(), false)));
         assert_eq!(chosen(&[(0, 10)], &[], &[(1, 10)], 9), Err((10, 9)), "the rest is reserved");
     }
 
     #[test]
     fn no_copy_goes_beside_the_other_one() {
-        assert_eq!(chosen(&[(0, 10)], &[], &[(0, 50)], 50), Err((10, 50)));
+        assert_eq!(chosen(&[(0, 10)], &[], &[(0, 50)], 50), Err((10, 0)));
+        assert_eq!(chosen(&[(0, 10)], &[(2, 6)], &[(0, 50)], 50), Err((10, 6)));
         assert_eq!(chosen(&[(0, 10), (1, 5)], &[], &[(0, 5), (1, 10)], 15), Ok((Vec::new(), false)));
-        assert_eq!(chosen(&[(0, 10), (1, 5)], &[], &[(0, 4), (1, 11)], 15), Err((15, 15)));
+        assert_eq!(chosen(&[(0, 10), (1, 5)], &[], &[(0, 4), (1, 11)], 15), Err((15, 14)));
     }
 }

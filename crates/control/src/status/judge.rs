@@ -521,8 +521,7 @@ impl Verdict {
                  --removemissing {group}"
             ),
         };
-        let repair =
-            self.repair().filter(|_| !pv.is_there || pv.is_cut).map(|repair| repair_sentence(repair, pv.is_cut));
+        let repair = self.repair().map(|repair| repair_sentence(repair, &group, pv));
         self.wrong(what, repair.unwrap_or(next));
     }
 
@@ -682,20 +681,27 @@ fn journal_sentence(report: &StatusReport, group: &str) -> Option<String> {
 }
 
 /// What to do about a missing disk whose copies are made anew.
-fn repair_sentence(repair: &RepairReport, is_cut: bool) -> String {
+fn repair_sentence(repair: &RepairReport, group: &str, pv: &PvSeen) -> String {
     let who = match repair.spares.as_slice() {
         [] => "other physical volumes take".to_owned(),
         [spare] => format!("the spare {spare} takes"),
         spares => format!("the spares {} take", spares.join(", ")),
     };
     let time = duration(repair.seconds);
-    match is_cut {
-        true => format!(
+    let then = format!("after that it leaves the group for good, and {who} its copies (raid_fault_policy)");
+    match &pv.path {
+        _ if pv.is_cut => format!(
             "nothing: it was made smaller, so it is not taken back. In {time} it leaves the group, and {who} its copies \
              (raid_fault_policy)"
         ),
-        false => format!(
-            "attach it within {time}: after that it leaves the group for good, and {who} its copies (raid_fault_policy)"
+        Some(path) if pv.is_there => {
+            format!(
+                "if it is sound, take it back within {time}: rowen vgextend --restoremissing {group} {path}; {then}"
+            )
+        }
+        _ => format!(
+            "attach it within {time}, and take it back if the group does not do so by itself (rowen vgextend --restoremissing {group} \
+             PV); {then}"
         ),
     }
 }

@@ -364,7 +364,7 @@ fn what_helps_a_group_without_a_disk_is_said() {
     assert!(cut[0].1.contains("not taken back: rowen vgreduce --removemissing vg"), "{cut:?}");
     let repair = RepairReport { seconds: 540, spares: vec!["/dev/sdd".into()], failed: None };
     let automatic = next(false, Some(repair.clone()));
-    assert!(automatic[0].1.contains("attach it within 9 min"), "{automatic:?}");
+    assert!(automatic[0].1.contains("attach it within 9 min, and take it back"), "{automatic:?}");
     assert!(automatic[0].1.contains("the spare /dev/sdd takes its copies"), "{automatic:?}");
     let cut = next(true, Some(repair.clone()));
     assert!(cut[0].1.starts_with("nothing: ") && cut[0].1.contains("In 9 min it leaves the group"), "{cut:?}");

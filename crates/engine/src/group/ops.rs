@@ -5,6 +5,7 @@ use super::Group;
 use super::catalog::Catalog;
 use super::checkpoint::{tag_bytes, volume_bytes};
 use super::pools::is_pool;
+use super::retry::Nearer;
 use super::snapshot_usage::SnapshotUsage;
 use crate::core::MergeCursor;
 use crate::disk::PvIndex;
@@ -168,12 +169,14 @@ impl Group {
             (state.meta.reserve, state.meta.segment)
         };
         let more = reserve.unwrap_or(0).saturating_sub(old.unwrap_or(0));
+        let mut nearer = Nearer::default();
         loop {
             let free = self.core.space.lock().available_for(segment);
             if more <= free {
                 break;
             }
-            if !self.room_for_volume(segment, more - free, &[]).await? {
+            let goes_on = nearer.goes_on(more - free, self.reclaiming());
+            if !goes_on || !self.room_for_volume(segment, more - free, &[]).await? {
                 return Err(Error::NoSpace { needed: more, free });
             }
         }
@@ -243,6 +246,20 @@ impl Group {
     /// Makes the physical volume allocatable or not. Blocks in use stay there, and are read and written in place.
     /// [`Error::NoSpace`]: there would be too little room elsewhere for the reservations.
     pub async fn set_allocatable(self: &Arc<Self>, pv: PvIndex, is_allocatable: bool) -> Result<()> {
+        self.change_allocatable(pv, is_allocatable, None).await
+    }
+
+    /// Makes a physical volume that took no data allocatable, and takes this tag off, in one step.
+    pub async fn take_spare(self: &Arc<Self>, pv: PvIndex, tag: &str) -> Result<()> {
+        self.change_allocatable(pv, true, Some(tag)).await
+    }
+
+    async fn change_allocatable(
+        self: &Arc<Self>,
+        pv: PvIndex,
+        is_allocatable: bool,
+        without_tag: Option<&str>,
+    ) -> Result<()> {
         self.may_change()?;
         self.core.require_all_pvs()?;
         let index = usize::from(pv.0);
@@ -257,6 +274,14 @@ impl Group {
                 let outcome = self.core.space.lock().set_allocatable(context, index, is_allocatable)?;
                 if outcome.is_ok() {
                     catalog.attributes.unallocatable.set(index, !is_allocatable);
+                    let tags = &mut catalog.attributes.pv_tags;
+                    if let Some(own) = tags.get_mut(index) {
+                        own.retain(|tag| without_tag != Some(tag));
+                    }
+                    // A group without tags is like one that never had any.
+                    while tags.last().is_some_and(Vec::is_empty) {
+                        tags.pop();
+                    }
                 }
                 Ok(outcome)
             };

@@ -179,6 +179,14 @@ impl Notes for ServerNotes {
         moving::write(&self.group, note)
     }
 
+    fn given_up(&self, pvs: &[[u8; 16]]) -> io::Result<()> {
+        moving::write_given_up(&self.group, pvs)
+    }
+
+    fn noted_given_up(&self) -> Vec<[u8; 16]> {
+        moving::read_given_up(&self.group)
+    }
+
     fn noted_move(&self) -> Option<MoveNote> {
         moving::read(&self.group)
     }

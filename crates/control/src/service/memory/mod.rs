@@ -156,6 +156,7 @@ impl Memory {
         let next = Memory::open(disks, Arc::default(), Arc::default(), settings)?;
         if is_killed {
             next.notes.moving.lock().clone_from(&notes.moving.lock());
+            next.notes.given_up.lock().clone_from(&notes.given_up.lock());
         }
         Ok(next)
     }
@@ -176,6 +177,7 @@ impl Memory {
         drop(self);
         let next = Memory::open(disks, devices, Arc::default(), settings)?;
         next.notes.moving.lock().clone_from(&notes.moving.lock());
+        next.notes.given_up.lock().clone_from(&notes.given_up.lock());
         assert!(next.service.restore_nodes(true).is_empty(), "a successor has the nodes");
         Ok(Some(next))
     }

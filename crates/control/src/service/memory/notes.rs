@@ -36,6 +36,8 @@ pub struct MemoryNotes {
     pub membership: Mutex<Option<Membership>>,
     /// What is being moved.
     pub moving: Mutex<Option<MoveNote>>,
+    /// Missing physical volumes that are not waited for.
+    pub given_up: Mutex<Vec<[u8; 16]>>,
     /// How renames ended: true, all was done or undone.
     pub renames: Arc<Mutex<Vec<bool>>>,
 }
@@ -106,6 +108,15 @@ impl Notes for MemoryNotes {
     fn moving(&self, note: Option<&MoveNote>) -> io::Result<()> {
         *self.moving.lock() = note.cloned();
         Ok(())
+    }
+
+    fn given_up(&self, pvs: &[[u8; 16]]) -> io::Result<()> {
+        *self.given_up.lock() = pvs.to_vec();
+        Ok(())
+    }
+
+    fn noted_given_up(&self) -> Vec<[u8; 16]> {
+        self.given_up.lock().clone()
     }
 
     fn noted_move(&self) -> Option<MoveNote> {
