@@ -120,8 +120,6 @@ const FOUND: &[(&str, u64)] = &[
     ("no_flush", 1),
     // MB7: numbers of free extents end while a disk is out.
     ("unproven_outlive_extents", 2_704_399),
-    // B3: the last mirrored extents go while a disk that returned is behind.
-    ("behind_without_mirrors", 3_107_751),
     // Two take free extents from each other.
     ("room_sought_for_ever", 3_125_653),
     ("reuse_early", 9),
