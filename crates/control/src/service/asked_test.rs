@@ -1,7 +1,8 @@
 //! What the tests of the service ask it.
 
 use super::memory::Memory;
-use crate::protocol::{Caller, ErrorKind, GroupReport, Outcome, Request};
+use crate::protocol::*;
+use rowen_engine::units::Uuid;
 
 pub fn caller() -> Caller {
     Caller { command: "test".into(), ..Caller::default() }
@@ -30,4 +31,24 @@ pub fn report(world: &Memory) -> GroupReport {
         Outcome::Report(report) => *report,
         outcome => panic!("{outcome:?}"),
     }
+}
+
+/// A new thick volume, which is activated, on these physical volumes or anywhere.
+pub fn volume(name: &str, segment: SegmentType, blocks: u64, on: &[&str]) -> Request {
+    let mut id = [0; 16];
+    id[..name.len()].copy_from_slice(name.as_bytes());
+    let spec = VolumeSpec {
+        name: name.into(),
+        uuid: Uuid(id),
+        kind: VolumeKind::Thick,
+        segment,
+        stripes: None,
+        blocks,
+        sector: 512,
+        chunk_blocks: 1,
+        full: FullPolicy::Fail,
+        attributes: Attributes::default(),
+    };
+    let part = |path: &&str| PvPart { path: (*path).into(), first_extent: 0, extents: 40 };
+    Request::CreateVolume { spec, activate: true, on: on.iter().map(part).collect() }
 }

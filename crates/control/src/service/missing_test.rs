@@ -1,7 +1,7 @@
 //! A group that goes on without one of its disks: refused requests, working ones, and how the disk comes back or leaves
 //! for good.
 
-use super::super::asked::{ask, done, refusal, report};
+use super::super::asked::{ask, done, refusal, report, volume};
 use super::super::memory::{Memory, Outside};
 use crate::protocol::*;
 use crate::settings::Settings;
@@ -23,22 +23,7 @@ const WHILE_MISSING: &str = "Cannot change VG vg while PVs are missing.\n\
      Cannot process volume group vg";
 
 fn create(name: &str, on: &[&str]) -> Request {
-    let mut id = [0; 16];
-    id[..name.len()].copy_from_slice(name.as_bytes());
-    let spec = VolumeSpec {
-        name: name.into(),
-        uuid: Uuid(id),
-        kind: VolumeKind::Thick,
-        segment: SegmentType::Linear,
-        stripes: None,
-        blocks: BLOCKS,
-        sector: 512,
-        chunk_blocks: 1,
-        full: FullPolicy::Fail,
-        attributes: Attributes::default(),
-    };
-    let part = |path: &&str| PvPart { path: (*path).into(), first_extent: 0, extents: 40 };
-    Request::CreateVolume { spec, activate: true, on: on.iter().map(part).collect() }
+    volume(name, SegmentType::Linear, BLOCKS, on)
 }
 
 fn snapshot(origin: &str, name: &str) -> Request {

@@ -174,22 +174,21 @@ impl Service {
         self.event(What::Changed, &line);
     }
 
-    /// Where the physical volume with this UUID is, if it is in the group.
-    fn path_of_pv(&self, uuid: &[u8; 16]) -> Option<PathBuf> {
+    /// The physical volume with this UUID, if it is in the group.
+    fn pv_with(&self, uuid: &[u8; 16]) -> Option<PvIndex> {
         let place = self.group.info().pvs.iter().position(|pv| pv.uuid.0 == *uuid)?;
-        self.platform.members.path(PvIndex(u16::try_from(place).ok()?))
+        u16::try_from(place).ok().map(PvIndex)
+    }
+
+    fn path_of_pv(&self, uuid: &[u8; 16]) -> Option<PathBuf> {
+        self.platform.members.path(self.pv_with(uuid)?)
     }
 
     /// The noted move, with the current numbers of the physical volumes. None: one of them, or the volume, is gone.
     fn move_of(&self, note: &MoveNote) -> Option<NewMove> {
-        let info = self.group.info();
-        let place = |uuid: &[u8; 16]| {
-            let found = info.pvs.iter().position(|pv| pv.uuid.0 == *uuid)?;
-            u16::try_from(found).ok().map(PvIndex)
-        };
         let run = |first: u64, count: u64| first..first.saturating_add(count);
         let target = |(uuid, first, count): &([u8; 16], u64, u64)| {
-            Some(PvExtents { pv: place(uuid)?, extents: run(*first, *count) })
+            Some(PvExtents { pv: self.pv_with(uuid)?, extents: run(*first, *count) })
         };
         let volume = match note.volume {
             None => None,
@@ -197,7 +196,7 @@ impl Service {
         };
         let extents = note.extents.iter().map(|(first, count)| run(*first, *count)).collect();
         Some(NewMove {
-            from: place(&note.from)?,
+            from: self.pv_with(&note.from)?,
             extents,
             to: note.to.iter().map(target).collect::<Option<_>>()?,
             volume,

@@ -16,8 +16,8 @@ use crate::history::What;
 use crate::protocol::{Caller, Outcome, PvPart, RepairReport, Request};
 use rowen_engine::disk::PvIndex;
 use rowen_engine::group::MirrorInfo;
+use rowen_engine::legs::RunReport;
 use rowen_engine::planted;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Service {
@@ -163,14 +163,15 @@ impl Service {
     /// RF2
     fn check_nothing_else_is_lost(&self, info: &MirrorInfo) -> Result<(), String> {
         let out = self.group.out();
-        let is_out = |leg: usize, run: &rowen_engine::legs::MirroredRun| out.has(usize::from(run.legs[leg].pv.0));
-        let is_incomplete = |run: &rowen_engine::legs::MirroredRun| run.filling.is_some_and(|leg| is_out(1 - leg, run));
-        if info.runs.iter().any(|run| run.outdated_bytes > 0 || is_incomplete(&run.run)) {
+        let has_less = |report: &RunReport| {
+            let source = report.run.filling.map(|filling| report.run.legs[1 - filling]);
+            report.outdated_bytes > 0 || source.is_some_and(|leg| out.has(usize::from(leg.pv.0)))
+        };
+        if info.runs.iter().any(has_less) {
             return Err("only the missing physical volume has the last state of some extents".into());
         }
-        let partial: BTreeSet<String> =
-            self.partial(&self.shown_volumes()).map_err(|failure| failure.message)?.into_iter().collect();
-        match partial.first() {
+        let partial = self.partial(&self.shown_volumes()).map_err(|failure| failure.message)?;
+        match partial.into_iter().min() {
             None => Ok(()),
             Some(name) => Err(format!(
                 "logical volume {}/{name} has data on the missing physical volume only, which therefore does not leave",

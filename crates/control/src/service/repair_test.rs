@@ -1,6 +1,6 @@
 //! A disk that mirrored volumes have lost is replaced without a person, or not, and why (RF1 to RF3).
 
-use super::super::asked::{done, report};
+use super::super::asked::{done, report, volume};
 use super::super::memory::Memory;
 use crate::history::What;
 use crate::protocol::*;
@@ -14,25 +14,6 @@ use std::time::Duration;
 const EXTENT: u64 = 1024;
 const SIZE: u64 = 256 << 20;
 const LOST: PvIndex = PvIndex(1);
-
-fn create(name: &str, segment: SegmentType, extents: u64, on: &[&str]) -> Request {
-    let mut id = [0; 16];
-    id[..name.len()].copy_from_slice(name.as_bytes());
-    let spec = VolumeSpec {
-        name: name.into(),
-        uuid: Uuid(id),
-        kind: VolumeKind::Thick,
-        segment,
-        stripes: None,
-        blocks: extents * EXTENT,
-        sector: 512,
-        chunk_blocks: 1,
-        full: FullPolicy::Fail,
-        attributes: Attributes::default(),
-    };
-    let part = |path: &&str| PvPart { path: (*path).into(), first_extent: 0, extents: 40 };
-    Request::CreateVolume { spec, activate: true, on: on.iter().map(part).collect() }
-}
 
 fn settings() -> Settings {
     Settings { repairs_mirrors: true, ..Settings::default() }
@@ -55,7 +36,7 @@ fn with_spares(settings: Settings, tag: &str, others: &[&str]) -> Memory {
         done(&world, Request::SetAllocatable { path: path.clone(), allocatable: false });
         done(&world, Request::TagPv { path, add: vec![tag.into(), "rack1".into()], remove: Vec::new() });
     }
-    done(&world, create("m", SegmentType::Raid1, 3, &["/dev/a", "/dev/b"]));
+    done(&world, volume("m", SegmentType::Raid1, 3 * EXTENT, &["/dev/a", "/dev/b"]));
     world.write("m", 3 * EXTENT).unwrap();
     done(&world, Request::Checkpoint);
     world
@@ -72,6 +53,16 @@ fn status(world: &Memory) -> StatusReport {
         Outcome::Status(status) => *status,
         other => panic!("{other:?}"),
     }
+}
+
+/// The missing disk leaves when it is due, and the next server has begun to make its copies.
+fn repaired(world: Memory) -> Memory {
+    at(&world, 1);
+    at(&world, 601);
+    assert!(is_leaving(&world));
+    let world = world.successor().unwrap().unwrap();
+    at(&world, 1);
+    world
 }
 
 fn is_leaving(world: &Memory) -> bool {
@@ -106,11 +97,7 @@ fn a_missing_disk_is_waited_for() {
 /// RF3: the spare takes the copies, and is a spare no more.
 fn a_spare_takes_the_copies() {
     let world = made(settings(), "spare").without(LOST).unwrap();
-    at(&world, 1);
-    at(&world, 601);
-    assert!(is_leaving(&world));
-    let world = world.successor().unwrap().unwrap();
-    at(&world, 1);
+    let world = repaired(world);
     let report = report(&world);
     let spare = report.pvs.iter().find(|pv| pv.path == "/dev/c").unwrap();
     assert!(spare.is_allocatable, "RF3");
@@ -186,18 +173,11 @@ fn all_that_are_missing_leave_after_one_wait() {
 #[test]
 fn a_spare_that_is_lost_is_replaced_by_another() {
     let world = with_spares(settings(), "spare", &["/dev/c", "/dev/d"]).without(LOST).unwrap();
-    at(&world, 1);
-    at(&world, 601);
-    let world = world.successor().unwrap().unwrap();
-    at(&world, 1);
+    let world = repaired(world);
     assert!(status(&world).mirrors.is_catching_up, "it is being filled");
     let taken = report(&world).pvs.iter().position(|pv| pv.is_allocatable && pv.path != "/dev/a").unwrap();
     let world = world.without(PvIndex(taken as u16)).unwrap();
-    at(&world, 1);
-    at(&world, 601);
-    assert!(is_leaving(&world));
-    let world = world.successor().unwrap().unwrap();
-    at(&world, 1);
+    let world = repaired(world);
     let left = report(&world);
     assert_eq!((left.mirrors.single_extents, left.pvs.len()), (0, 2));
     assert!(left.pvs.iter().all(|pv| pv.is_allocatable));
@@ -207,10 +187,7 @@ fn a_spare_that_is_lost_is_replaced_by_another() {
 #[test]
 fn what_only_the_missing_disk_has_is_not_given_up() {
     let world = with_spares(settings(), "spare", &["/dev/c", "/dev/d"]).without(LOST).unwrap();
-    at(&world, 1);
-    at(&world, 601);
-    let world = world.successor().unwrap().unwrap();
-    at(&world, 1);
+    let world = repaired(world);
     let whole = report(&world).pvs.iter().position(|pv| pv.path == "/dev/a").unwrap();
     let world = world.without(PvIndex(whole as u16)).unwrap();
     at(&world, 1);
@@ -249,7 +226,7 @@ fn copies_go_to_a_spare() {
 /// RF2: another volume has data there.
 fn one_with_data_stays() {
     let world = made(settings(), "spare");
-    done(&world, create("l", SegmentType::Linear, 1, &["/dev/b"]));
+    done(&world, volume("l", SegmentType::Linear, EXTENT, &["/dev/b"]));
     world.write("l", EXTENT).unwrap();
     done(&world, Request::Checkpoint);
     let world = world.without(LOST).unwrap();
@@ -291,10 +268,7 @@ fn other_disks_take_the_copies() {
     let world = made(settings(), "kept");
     done(&world, Request::SetAllocatable { path: "/dev/c".into(), allocatable: true });
     let world = world.without(LOST).unwrap();
-    at(&world, 1);
-    at(&world, 601);
-    let world = world.successor().unwrap().unwrap();
-    at(&world, 1);
+    let world = repaired(world);
     assert_eq!(report(&world).mirrors.single_extents, 0);
     let told = told(&world);
     assert!(

@@ -155,8 +155,7 @@ impl Memory {
         cut.into_iter().for_each(|cut| disks.cut(cut));
         let next = Memory::open(disks, Arc::default(), Arc::default(), settings)?;
         if is_killed {
-            next.notes.moving.lock().clone_from(&notes.moving.lock());
-            next.notes.given_up.lock().clone_from(&notes.given_up.lock());
+            next.notes.take_up(&notes);
         }
         Ok(next)
     }
@@ -176,8 +175,7 @@ impl Memory {
         let notes = self.notes.clone();
         drop(self);
         let next = Memory::open(disks, devices, Arc::default(), settings)?;
-        next.notes.moving.lock().clone_from(&notes.moving.lock());
-        next.notes.given_up.lock().clone_from(&notes.given_up.lock());
+        next.notes.take_up(&notes);
         assert!(next.service.restore_nodes(true).is_empty(), "a successor has the nodes");
         Ok(Some(next))
     }

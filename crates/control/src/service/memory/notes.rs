@@ -42,6 +42,14 @@ pub struct MemoryNotes {
     pub renames: Arc<Mutex<Vec<bool>>>,
 }
 
+impl MemoryNotes {
+    /// What another server noted for its successors.
+    pub fn take_up(&self, others: &MemoryNotes) {
+        self.moving.lock().clone_from(&others.moving.lock());
+        self.given_up.lock().clone_from(&others.given_up.lock());
+    }
+}
+
 struct Note(Arc<Mutex<Vec<bool>>>);
 
 impl RenamingNote for Note {
