@@ -185,8 +185,8 @@ impl Group {
                 match self.take_blocks_of(&volume, SegmentType::Raid1, true).await? {
                     Ok(()) => has_begun = true,
                     Err((needed, free)) => {
-                        let goes_on = nearer.goes_on(needed - free, self.reclaiming());
-                        if !goes_on || !self.room_for_volume(SegmentType::Raid1, needed - free, &[]).await? {
+                        let lacking = needed - free;
+                        if !self.room_for_volume(SegmentType::Raid1, lacking, &[], &mut nearer).await? {
                             return Err(Error::NoSpace { needed, free });
                         }
                     }

@@ -189,13 +189,13 @@ impl Group {
             if needed <= free || planted::is("linear_at_once") {
                 return Ok(());
             }
-            if !nearer.goes_on(needed - free, self.reclaiming()) {
-                return Err(Error::NoSpace { needed, free });
-            }
             let kept = if self.has_stored_mirrors() { self.kept_free() } else { 0 };
-            if self.dissolve_to(SegmentType::Raid1, kept, 1).await? == 0
-                && !self.room_for_volume(SegmentType::Linear, needed - free, &[]).await?
-            {
+            let is_dissolved = self.dissolve_to(SegmentType::Raid1, kept, 1).await? > 0;
+            let goes_on = match is_dissolved {
+                true => nearer.goes_on(needed - free, self.reclaiming()),
+                false => self.room_for_volume(SegmentType::Linear, needed - free, &[], &mut nearer).await?,
+            };
+            if !goes_on {
                 return Err(Error::NoSpace { needed, free });
             }
         }

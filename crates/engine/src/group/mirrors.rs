@@ -189,13 +189,17 @@ impl Group {
         Ok(())
     }
 
-    /// Space was missing for a new volume or for one that grows. False: there is none.
+    /// Space was missing for a new volume or for one that grows. False: there is none, or it does not get nearer.
     pub(super) async fn room_for_volume(
         self: &Arc<Self>,
         segment: SegmentType,
         lacking: u64,
         on: &[PvExtents],
+        nearer: &mut Nearer,
     ) -> Result<bool> {
+        if !nearer.goes_on(lacking, self.reclaiming()) {
+            return Ok(false);
+        }
         if segment != SegmentType::Linear {
             let extents = lacking.div_ceil(self.core.placement().extent_blocks);
             if self.make_zones(segment, extents, on).await? >= extents {

@@ -175,8 +175,7 @@ impl Group {
             if more <= free {
                 break;
             }
-            let goes_on = nearer.goes_on(more - free, self.reclaiming());
-            if !goes_on || !self.room_for_volume(segment, more - free, &[]).await? {
+            if !self.room_for_volume(segment, more - free, &[], &mut nearer).await? {
                 return Err(Error::NoSpace { needed: more, free });
             }
         }

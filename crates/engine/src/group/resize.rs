@@ -47,8 +47,7 @@ impl Group {
             match outcome {
                 Err(error @ Error::NoSpace { needed, free }) => {
                     let lacking = needed.saturating_sub(free);
-                    let goes_on = nearer.goes_on(lacking, self.reclaiming());
-                    if !goes_on || !self.room_for_volume(segment, lacking, on).await? {
+                    if !self.room_for_volume(segment, lacking, on, &mut nearer).await? {
                         self.give_back_made(segment).await;
                         return Err(error);
                     }

@@ -5,6 +5,7 @@ use super::catalog::Catalog;
 use super::checkpoint::{NEW_TREE_BYTES, volume_bytes};
 use super::create::check_sizes;
 use super::ops::check_name;
+use super::retry::Nearer;
 use crate::error::{Error, Result};
 use crate::format::journal::{Record, SnapshotPart};
 use crate::legs::LegsOwner;
@@ -31,6 +32,7 @@ impl Group {
         if specs.is_empty() {
             return Err(Error::Invalid("a snapshot needs an origin".into()));
         }
+        let mut nearer = Nearer::default();
         let (ids, seq) = loop {
             self.may_change()?;
             self.core.journal.admit().await?;
@@ -43,7 +45,7 @@ impl Group {
             // ... and open them. The waits for durability, and for space if there is too little, come after that.
             drop(gates);
             match outcome {
-                Err(error @ Error::NoSpace { .. }) if !self.room_for_reserves(specs, &origins).await? => {
+                Err(error @ Error::NoSpace { .. }) if !self.room_for_reserves(specs, &origins, &mut nearer).await? => {
                     return Err(error);
                 }
                 Err(Error::NoSpace { .. }) => {}
@@ -66,13 +68,14 @@ impl Group {
         self: &Arc<Self>,
         specs: &[NewSnapshot],
         origins: &BTreeMap<VolumeId, Arc<Volume>>,
+        nearer: &mut Nearer,
     ) -> Result<bool> {
         for several in [SegmentType::Raid1, SegmentType::Striped] {
             let own = specs.iter().filter(|spec| origins[&spec.origin].segment() == several);
             let needed: u64 = own.filter_map(|spec| spec.reserve).sum();
             let free = self.core.space.lock().available_for(several);
             if needed > free {
-                return self.room_for_volume(several, needed - free, &[]).await;
+                return self.room_for_volume(several, needed - free, &[], nearer).await;
             }
         }
         self.more_space().await
